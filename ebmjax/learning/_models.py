@@ -180,10 +180,8 @@ class JointNetwork(NamedTuple):
             use = getattr(self.policy, role)
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
-            axes = spread_axes(batch_axis) if use == "batch" else ()
-            logits[role], new = self.classifier.apply(
-                params, base, shown, use=use, batch_axis=axes or None
-            )
+            axes = (spread_axes(batch_axis) if use == "batch" else ()) or None
+            logits[role], new = self.classifier.apply(params, base, shown, use=use, batch_axis=axes)
             if updates:
                 updated = jax.lax.stop_gradient(new)
         found = {role: self.log_density(logits[role], labels[role]) for role in labels}

@@ -36,9 +36,7 @@ def equilibrium_matching_loss(
     """
     time, displacement = jnp.asarray(time), jnp.asarray(displacement)
     if time.shape != displacement.shape[:1]:
-        raise ValueError(
-            f"time must be one a displacement, {displacement.shape[:1]}, got shape {time.shape}."
-        )
+        raise ValueError(f"time must have shape {displacement.shape[:1]}, got {time.shape}.")
     weight = peak * jnp.minimum(1.0, (1.0 - time) / (1.0 - decay_start))
     wide = weight.reshape(-1, *[1] * (displacement.ndim - 1))
     return energy_matching_loss(score, wide * displacement)

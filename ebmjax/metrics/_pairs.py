@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -106,19 +105,13 @@ def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
     Source: Székely & Rizzo 2013, "Energy statistics".
     """
     a, b = check_sides(samples_a=samples_a, samples_b=samples_b)
-    squared = 2 * _mean_distance(a, b) - _mean_distance(a, a) - _mean_distance(b, b)
-    return math.sqrt(max(squared, 0.0))
-
-
-def _mean_distance(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.mean([np.mean(np.linalg.norm(b - row, axis=1)) for row in a]))
+    mean = lambda x, y: np.mean([np.mean(np.linalg.norm(y - row, axis=1)) for row in x])  # noqa: E731
+    return math.sqrt(max(2 * mean(a, b) - mean(a, a) - mean(b, b), 0.0))
 
 
 def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Returns both sides' checked features; raises ValueError unless they have one dimension."""
-    (name_a, a), (name_b, b) = (
-        (name, check_features(name, features)) for name, features in sides.items()
-    )
+    (name_a, a), (name_b, b) = ((k, check_features(k, one)) for k, one in sides.items())
     if a.shape[1] != b.shape[1]:
         raise ValueError(
             f"both sides need rows of one length, as of one extractor: {name_a} has shape "
@@ -145,16 +138,13 @@ def make_kernel(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | No
                 "median rule, whose distance is 0 here; give a bandwidth."
             )
     check_positive("bandwidth", bandwidth)
-    return partial(_gaussian, bandwidth)
+    width = 2 * bandwidth**2
+    return lambda x, y: np.exp(-_squared_distances(x, y) / width)
 
 
 def _cubic_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns KID's kernel (n, m) of all rows of x (n, d) and all rows of y (m, d)."""
     return (x @ y.T / x.shape[1] + 1) ** 3
-
-
-def _gaussian(bandwidth: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.exp(-_squared_distances(x, y) / (2 * bandwidth**2))
 
 
 def _squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ COLUMNS = {
     "images with a gradient, linf 64/255, %": ("robustness.usable_gradient.linf.64", 100.0, 1),
     "the same, refined": ("robustness.refined.usable_gradient.linf.64", 100.0, 1),
 }
+LEVELS = (0, 16, 32, 64)
 EB_JDAT = f"{JEM}:eb_jdat"
 HYBRIDS = {
     "softmax": f"{JEM}:softmax",
@@ -66,7 +67,7 @@ STUDIES = {
         common=(
             *joint_rows.ONCE,
             *joint_rows.skip("ood", "generation"),
-            "--config.evals.robustness.linf=(0, 16, 32, 64)",
+            f"--config.evals.robustness.linf={LEVELS}",
             "--config.evals.robustness.l2=(0, 128, 256)",
             "--config.evals.robustness.num_restarts=2",
         ),
@@ -76,10 +77,7 @@ STUDIES = {
         rows=HYBRIDS,
         columns={
             **pick_columns("accuracy, %", "ECE, %"),
-            **{
-                f"AutoPGD, linf {level}/255, %": (f"robustness.linf.{level}", 100.0, 1)
-                for level in (0, 16, 32, 64)
-            },
+            **{f"AutoPGD, linf {n}/255, %": (f"robustness.linf.{n}", 100.0, 1) for n in LEVELS},
             **fid_columns("buffer", "fresh"),
             **pick_columns("seconds of training"),
         },
@@ -87,14 +85,10 @@ STUDIES = {
         common=(
             *joint_rows.ONCE,
             *joint_rows.skip("ood", "landscape"),
-            *make_flags(
-                {
-                    "evals.robustness.attack": "apgd_t",
-                    "evals.robustness.num_steps": 30,
-                    "evals.robustness.linf": (0, 16, 32, 64),
-                    "evals.robustness.l2": (),
-                }
-            ),
+            "--config.evals.robustness.attack=apgd_t",
+            "--config.evals.robustness.num_steps=30",
+            f"--config.evals.robustness.linf={LEVELS}",
+            "--config.evals.robustness.l2=()",
         ),
     ),
 }

@@ -66,5 +66,5 @@ def test_value_and_gradient_by_hand():
 
 
 def test_a_time_short_is_refused():
-    with pytest.raises(ValueError, match="time must be one a displacement"):
+    with pytest.raises(ValueError, match="time must have shape"):
         equilibrium_matching_loss(jnp.ones((3, 2)), jnp.ones((3, 2)), jnp.ones(2))

@@ -78,11 +78,9 @@ def inpainting(
     images = to_signed_unit(jnp.asarray(truth))
     found = Given(images, find_mask(mask, images)).run(key, model, num_samples, None, None)
     report, per_image = score(found, truth)
-    return Found(
-        {"inpainting": report},
-        per_image={f"inpainting.{name}": {"test": one} for name, one in per_image.items()},
-        pictures={"inpainting": partial(draw, arrays=found | {"given": truth})},
-    )
+    each = {f"inpainting.{name}": {"test": one} for name, one in per_image.items()}
+    picture = partial(draw, arrays=found | {"given": truth})
+    return Found({"inpainting": report}, per_image=each, pictures={"inpainting": picture})
 
 
 def find_mask(mask: Any, images: Any) -> np.ndarray:

@@ -96,10 +96,7 @@ def results(numbers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_text(numbers: Mapping[str, Any], name: str) -> str:
-    """Returns a number with its interval or error, and with its images if samples have others.
-
-    Text stays as it is.
-    """
+    """Returns text, or a number with its interval or error, and its images if samples differ."""
     if isinstance(numbers[name], str):
         return numbers[name]
     place = name.removesuffix("difference") if name.endswith("difference") else f"{name}_"

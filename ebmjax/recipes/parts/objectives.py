@@ -420,9 +420,8 @@ def equilibrium_matching(
     time = jax.random.uniform(time_key, (len(x),))
     between = noise + _across(time, x).astype(x.dtype) * (x - noise)
     score = jax.grad(lambda x: jnp.sum(model(x)))(between)
-    return losses.equilibrium_matching_loss(
-        score, x - noise, time, decay_start=decay_start, peak=peak
-    )
+    options = {"decay_start": decay_start, "peak": peak}
+    return losses.equilibrium_matching_loss(score, x - noise, time, **options)
 
 
 OF_SCORES = (denoising, denoising_levels, score_matching, energy_matching, equilibrium_matching)
@@ -470,8 +469,7 @@ def warn_of_objective(config: Config) -> tuple[str, ...]:
         )
     if name in WITHOUT_DENSITY:
         lines.append(
-            f"warning: config.loss.name={name} trains an energy that is no -log p: numbers in nats "
-            "say nothing of the data"
+            f"warning: config.loss.name={name} trains no -log p: nats say nothing of the data"
         )
     return tuple(lines)
 

@@ -76,8 +76,7 @@ class TrainedRun:
         """
         check_key("key", key)
         check_at_least("num", num, 1 if given is None else 2)
-        if num_steps is not None:
-            check_at_least("num_steps", num_steps, 1)
+        check_at_least("num_steps", 1 if num_steps is None else num_steps, 1)
         if label is not None:
             has_classes = self.config.family == "joint" or self.config.model.get("is_conditional")
             known = {str(k): k for k in range(self.config.data.num_classes if has_classes else 0)}
@@ -86,15 +85,14 @@ class TrainedRun:
                 raise ConfigError(f"label must be a class of the model, {[*known]}; got {label!r}.")
             label = known[str(label)]
         if given is None:
-            of_class = {} if label is None else {"label": label}
-            return self.model.sample(key, num, num_steps, **of_class)
+            return self.model.sample(key, num, num_steps, *([] if label is None else [label]))
         if len(self.input_shape) == 1:
             raise ConfigError("given must be images, and the model is one of points.")
         if operator is not None:
             check_positive("noise", noise, is_scalar=True)
             images = jnp.zeros((len(given), *self.input_shape))
-            of_all = np.ones(self.input_shape[:2], bool)
-            found = Given(images, of_all, operator, jnp.asarray(given), noise)
+            free = np.full(self.input_shape[:2], True)
+            found = Given(images, free, operator, jnp.asarray(given), noise)
         else:
             images = jnp.asarray(check_inputs(given, self.input_shape))
             images = data.to_signed_unit(images) if images.dtype == jnp.uint8 else images

@@ -111,19 +111,13 @@ def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
     config = run_folder.config_of(workdir)
     if command == "sample":
         names = ("given", "mask", "operator", "noise")
-        found = [name for name in names if getattr(arguments, name) is not None]
-        if found not in ([], [*names[:2]], ["given", *names[2:]]):
-            raise ConfigError(
-                "--given goes with --mask, or with --operator and --noise, and these only with "
-                f"it; got --{', --'.join(found)}."
-            )
-        if found:
-            source_of(arguments.given)
-    if command == "score":
-        if "nats" in arguments and config.family == "latent":
-            raise ConfigError("--nats: the scores of a latent model are log evidences already.")
-        if arguments.data:
-            source_of(arguments.data)
+        found = [f"--{name}" for name in names if getattr(arguments, name) is not None]
+        if (got := ", ".join(found)) not in ("", "--given, --mask", "--given, --operator, --noise"):
+            raise ConfigError(f"--given goes with --mask, or --operator and --noise; got {got}.")
+    if "nats" in arguments and config.family == "latent":
+        raise ConfigError("--nats: the scores of a latent model are log evidences already.")
+    if place := getattr(arguments, "given" if command == "sample" else "data", None):
+        source_of(place)
     for is_wrong, what in (
         (out.suffix not in endings, f"must end in {' or '.join(endings)}"),
         (not out.absolute().parent.is_dir(), "must lie in a folder that exists"),
@@ -168,7 +162,7 @@ def _complete(run: Any, arguments: argparse.Namespace, draw: Any) -> Arrays:
     from ebmjax._user_function import user_function
     from ebmjax.recipes.evaluators.inpainting import score
 
-    options, observed = {"mask": arguments.mask}, {}
+    options = {"mask": arguments.mask}
     try:
         truth = given = _read(run, arguments.given)[0]
         if name := arguments.operator:
@@ -176,10 +170,10 @@ def _complete(run: Any, arguments: argparse.Namespace, draw: Any) -> Arrays:
             seen = jax.vmap(options["operator"])(data.to_signed_unit(jnp.asarray(truth)))
             key = jax.random.fold_in(jax.random.key(arguments.seed), 1)
             given = np.asarray(seen + arguments.noise * jax.random.normal(key, seen.shape))
-            observed = {"observed": given}
         found = draw(given=given, **options)
     except (TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"--given={arguments.given}: {error}") from error
+    observed = {"observed": given} if arguments.operator else {}
     report, per_image = score(found, truth)
     print(as_lines(results({"inpainting": report})))
     return {**found, "given": truth, **observed, **per_image}

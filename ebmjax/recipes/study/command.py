@@ -14,7 +14,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,10 @@ from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.folder.run_folder import check_writable
 from ebmjax.recipes.study import Study, cells, jobs, table
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.jobs import RunEach
 
 
-def run_all(
-    study: Study, all_cells: Sequence[Cell], ours: Sequence[Cell], folder: Path, run_each: RunEach
-) -> int:
-    """Runs ``ours``, writes the table of all and draws; returns the number of failed runs."""
+def run_all(study: Study, all_cells: list[Cell], ours: list[Cell], folder: Path, num: int) -> int:
+    """Runs ``ours``, ``num`` at a time, writes the table and draws; returns how many failed."""
     configs = [cell.config for cell in all_cells]
     columns = {with_extractor(k, configs): column for k, column in study.columns.items()}
     study = replace(study, columns=columns)
@@ -53,7 +50,7 @@ def run_all(
         for cell in (one for one in ours if one.status != "missing"):
             tell(cell, cell.status)
         if missing:
-            run_each(missing, tell, hear)
+            jobs.run_here(num, missing, tell, hear)
     print((folder / "table.md").read_text())
     for draw in study.draw:
         draw(folder)
@@ -67,12 +64,10 @@ def count(text: str) -> int:
     return int(text)
 
 
-def plan(
-    options: argparse.Namespace, folder: Path, overrides: Sequence[str]
-) -> Callable[[RunEach], int]:
+def plan(options: argparse.Namespace, folder: Path, rest: list[str]) -> Callable[[int], int]:
     """Checks everything, prints the plan of a dry run, and returns what runs the study."""
     study = cells.load(options.file)
-    all_cells = cells.cells(study, folder, options.seeds or study.num_seeds, overrides)
+    all_cells = cells.cells(study, folder, options.seeds or study.num_seeds, rest)
     labels = {row for one in options.rows for row in fnmatch.filter(study.rows, one)}
     if not labels:
         hint = f"`ebmjax list {options.file}` prints all"
@@ -103,18 +98,18 @@ def main() -> None:
     parser.add_argument("--folder", help="default runs/studies/<file>[_<variant>]")
     parser.add_argument("--jobs", type=count, default=1, help="runs at the same time (default 1)")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
-    options, overrides = parser.parse_known_args()
+    options, rest = parser.parse_known_args()
     path, _, variant = options.file.partition(":")
     name = "_".join(filter(None, (Path(path).stem, variant)))
     folder = Path(options.folder or Path("runs", "studies", name)).expanduser()
     try:
-        run = plan(options, folder, overrides)
+        run = plan(options, folder, rest)
         if options.dry_run:
             sys.exit(0)
         folder.mkdir(parents=True, exist_ok=True)
         check_writable(folder, "--folder")
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
-        num_failed = run(partial(jobs.run_here, options.jobs))
+        num_failed = run(options.jobs)
     except ConfigError as error:
         stop(error)
     except (OSError, WorkdirError) as error:

@@ -12,14 +12,12 @@ from ebmjax.recipes.__main__ import STOPS_WITH_STDIN
 from ebmjax.recipes.study.cells import DIVERGED, Cell
 
 Told = Callable[[Cell, str], None]
-RunEach = Callable[[Sequence[Cell], Told, Told], None]
-"""``run_each(cells, tell, hear)`` runs missing cells. ``tell`` takes a cell and its status,
-``hear`` a cell and a line that its run prints."""
 
 
 def run_here(num_jobs: int, all_cells: Sequence[Cell], tell: Told, hear: Told) -> None:
     """Runs cells, ``num_jobs`` at the same time, each on its share of the CPUs.
 
+    ``tell`` takes a cell and its status, ``hear`` a cell and a line that its run prints.
     An exception that ends this early, such as Ctrl-C, is raised again after the runs have stopped.
     """
     stdin, held = os.pipe()

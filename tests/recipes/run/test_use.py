@@ -184,7 +184,7 @@ def test_an_operator_observes_the_images_under_noise(run, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("name", "out", "further", "expected"),
     [
-        ("sample", "s.png", ["--given=own.npz"], "--given goes with --mask, or with --operator"),
+        ("sample", "s.png", ["--given=own.npz"], "--given goes with --mask, or --operator"),
         ("sample", "s.png", ["--mask=left"], "got --mask."),
         ("sample", "s.png", ["--given=own.npz", "--operator=a.py:f"], "got --given, --operator."),
         ("sample", "s.png", ["--given=own.npz", "--mask=left", "--noise=1"], "--mask, --noise."),

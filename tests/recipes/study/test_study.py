@@ -2,15 +2,11 @@
 
 import sys
 from dataclasses import replace
-from functools import partial
 
 from study_problem import STUDY, fail_runs, fake_runs, run
 
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import run_all
-from ebmjax.recipes.study.jobs import run_here
-
-ALONE = partial(run_here, 1)
 
 
 def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
@@ -65,7 +61,7 @@ def test_a_run_that_fails_is_told_and_stays_missing(tmp_path, monkeypatch, capsy
     for _ in range(2):
         assert run([cell]) == ["failed with exit code 2: Traceback ...\nerror: no such data"]
     assert cell.status == "missing"
-    assert run_all(STUDY, [cell, *others], [cell, *others], tmp_path, ALONE) == 2
+    assert run_all(STUDY, [cell, *others], [cell, *others], tmp_path, 1) == 2
     assert "plain, a, seed 0: failed with exit code 2" in capsys.readouterr().out
 
 
@@ -74,8 +70,8 @@ def test_figures_are_drawn_after_all_runs_and_again(tmp_path, monkeypatch):
     drawn = []
     study = replace(STUDY, draw=[lambda folder: drawn.append((folder, len(calls)))])
     made = cells(study, tmp_path, 2)
-    assert run_all(study, made, made, tmp_path, partial(run_here, 2)) == 0
-    assert run_all(study, made, made, tmp_path, ALONE) == 0
+    assert run_all(study, made, made, tmp_path, 2) == 0
+    assert run_all(study, made, made, tmp_path, 1) == 0
     assert drawn == [(tmp_path, 4), (tmp_path, 4)]
     assert (tmp_path / "table.md").exists()
 
@@ -83,7 +79,7 @@ def test_figures_are_drawn_after_all_runs_and_again(tmp_path, monkeypatch):
 def test_rows_that_are_not_run_stay_in_the_table(tmp_path, monkeypatch):
     calls = fake_runs(monkeypatch)
     made = cells(STUDY, tmp_path, 1)
-    assert run_all(STUDY, made, made[1:], tmp_path, ALONE) == 0
+    assert run_all(STUDY, made, made[1:], tmp_path, 1) == 0
     assert ["--config=configs/jem_digits.py:mala" in command for command in calls] == [True]
     assert "| plain, a | - | - | - | 0 | 0 | 0 |" in (tmp_path / "table.md").read_text()
 
@@ -91,7 +87,7 @@ def test_rows_that_are_not_run_stay_in_the_table(tmp_path, monkeypatch):
 def test_a_study_says_what_it_will_run_and_how_a_run_ends(tmp_path, monkeypatch, capsys):
     fake_runs(monkeypatch)
     made = cells(STUDY, tmp_path, 2)
-    run_all(STUDY, made, made[:1], tmp_path, ALONE)
+    run_all(STUDY, made, made[:1], tmp_path, 1)
     first = capsys.readouterr().out.splitlines()
     assert first[0] == "1 run"
     assert first[1].endswith(" plain, a, seed 0: done; 1 of 1")

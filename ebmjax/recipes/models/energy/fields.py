@@ -82,9 +82,7 @@ _JOINT: dict[str, Field] = {
     "data.crop_padding": field(
         1, optional(WHOLE), "pixels added before a random crop; None: 1 from 16 pixels on, else 0"
     ),
-    "data.dequantise": field(
-        False, FLAG, "images of p(x) have uniform noise of one grey level, and no other"
-    ),
+    "data.dequantise": field(False, FLAG, "p(x) sees uniform noise of one grey level alone"),
     "data.augment_positives": field(
         True, optional(FLAG), "augment images of p(x), too; None: beyond 16 pixels and 100 epochs"
     ),

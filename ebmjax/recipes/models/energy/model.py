@@ -217,10 +217,7 @@ class EnergyModel(ImageModel):
     def find_plan(self) -> ChainPlan:
         """Returns the plan of chains; ConfigError for a classifier alone."""
         if self.plan is None:
-            raise ConfigError(
-                "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
-                "to sample with."
-            )
+            raise ConfigError("config.loss.generative_weight=0: a classifier alone has no chains.")
         return self.plan
 
     def fresh_chains(
@@ -249,8 +246,7 @@ class EnergyModel(ImageModel):
         start_fn = Partial(Base.draw, self.base) if starts_in_class else plan.start_fn
         classes = np.arange(plan.num_classes) if labels is None else labels
         turns = np.resize(np.asarray(classes, np.int32), (num_groups, size))
-        is_any = self.has_labels and labels is None
-        labels = np.full_like(turns, ANY_CLASS) if is_any else turns
+        labels = np.full_like(turns, ANY_CLASS) if self.has_labels and labels is None else turns
         trained = self.trained if scale is None else self.trained._replace(scale=jnp.float32(scale))
         run = self.program(("fresh", num_steps), lambda: self._make_chains(num_steps))
         say_part(f"{num:,} chains of {num_steps:,} steps")
@@ -271,14 +267,10 @@ class EnergyModel(ImageModel):
         refused = {
             "anneal noise": self.levels is not None,
             "move in a network's first layer": chosen.entry.needs == FIRST_LAYER,
-            "stay in the Gaussian where they start, whatever an operator saw": (
-                plan.log_base is not None and given.operator is not None
-            ),
+            "stay in the Gaussian where they start": plan.log_base and given.operator,
         }
         if why := [why for why, is_so in refused.items() if is_so]:
-            raise ConfigError(
-                f"this run's chains of {name} cannot use what is given: they {why[0]}."
-            )
+            raise ConfigError(f"chains of {name} cannot use what is given: they {why[0]}.")
         kind, base, more = plan.kinds[name], None, None
         if self.base is not None and plan.log_base is not None:
             gaussians = samplers.condition_gaussian(self.base.gaussians, given.images, mask)

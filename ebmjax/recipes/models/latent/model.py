@@ -117,10 +117,8 @@ class LatentEBM(ImageModel):
             (start_key, chain_key), dim = jax.random.split(row[0]), chains.latent_dim
             seen = see(row[1]) if given.operator is None else row[2]
             start = networks.base_scale * jax.random.normal(start_key, (1, num, dim))
-            model = params, seen_model, jnp.broadcast_to(seen, (num, *seen.shape))
-            ends, _ = latent.sample_power_posteriors(
-                chain_key, *model, jnp.ones(1), dim, start=start, **options
-            )
+            model = params, seen_model, jnp.broadcast_to(seen, (num, *seen.shape)), jnp.ones(1), dim
+            ends, _ = latent.sample_power_posteriors(chain_key, *model, start=start, **options)
             return [self.apply(params, z[0])[:, given.mask] for z in (start, ends)]
 
         return one, self.params, None
