@@ -209,7 +209,7 @@ def fit_base(config: Config, train: data.ImageData) -> tuple[starts.Base | None,
     return None, ""
 
 
-def chain_plan(config: Config, train: data.ImageData, base: Any) -> learning.ChainPlan:
+def chain_plan(config: Config, train: data.ImageData, base: Any = None) -> learning.ChainPlan:
     """Returns the plan of negatives, whose sampler may tilt the ``base`` of ``fit_base``."""
     section, buffer, num_shards = config.sampler, config.sampler.buffer, config.mesh.num_shards
     num_classes, num_kept = checks.count_blocks(config), buffer.get("num_kept")
