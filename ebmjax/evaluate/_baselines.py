@@ -173,13 +173,19 @@ def _fit_flow(key: Key, minutes: float, x: np.ndarray, labels: np.ndarray) -> li
     size = min(100, len(x) // 10)
     options = {"batch_size": size, "optimizer": optax.adam(1e-3), "show_progress": False}
     epochs = 1
-    for _ in range(3):  # the first compiles, the second is measured
-        begun = time.monotonic()
-        fitted, _ = fit_to_data(key, flow, standardise(x), max_epochs=epochs, **options)
-        each = (time.monotonic() - begun) / epochs
-        epochs = int(np.clip(60 * minutes / each, 1, MOST_EPOCHS))
     volume = np.sum(np.log(scale))
-    return [lambda x: np.asarray(fitted.log_prob(standardise(x)), np.float64) - volume]
+    with jax.numpy_rank_promotion("allow"):  # which flowjax needs
+        for _ in range(3):  # the first compiles, the second is measured
+            begun = time.monotonic()
+            fitted, _ = fit_to_data(key, flow, standardise(x), max_epochs=epochs, **options)
+            each = (time.monotonic() - begun) / epochs
+            epochs = int(np.clip(60 * minutes / each, 1, MOST_EPOCHS))
+
+    def log_density(x: Any) -> np.ndarray:
+        with jax.numpy_rank_promotion("allow"):
+            return np.asarray(fitted.log_prob(standardise(x)), np.float64) - volume
+
+    return [log_density]
 
 
 def _flatten(x: Any) -> np.ndarray:

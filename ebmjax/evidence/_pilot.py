@@ -18,10 +18,10 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 PILOT_SHARE, MOST_RUNGS = 0.5, 200
 """Effective share of the pilot's population that a power leaves, and rungs of the pilot at most."""
-NUM_MOVES, RELAXED, NUM_KEPT = 10, 0.5, 40
-"""Moves of the pilot's population at a power, at most, for one of a chain's; the correlation of its
-tilts before and after, below which it stops; and positions of a chain, to the second half of which
-a base is fitted."""
+LEAST_MOVES, NUM_MOVES, RELAXED, NUM_KEPT = 4, 10, 0.5, 40
+"""Moves of the pilot's population at a power, at least and at most, for one of a chain's; the
+correlation of its tilts before and after, below which it stops; and positions of a chain, to the
+second half of which a base is fitted."""
 
 
 class PathFromBase(NamedTuple):
@@ -178,7 +178,8 @@ def _pilot(
             return states, log_step + jnp.mean(info.acceptance_prob) - target, count + 1, kept
 
         def is_tied(carry: tuple[Any, ...]) -> jax.Array:
-            return (carry[2] < NUM_MOVES * num_steps) & ~(carry[3] < RELAXED)
+            most = jnp.where(carry[3] < RELAXED, LEAST_MOVES, NUM_MOVES)
+            return carry[2] < most * num_steps
 
         chain = sampler(density, step_size=jnp.exp(state.log_step_size))
         states = start_chains(start_key, chain, positions)

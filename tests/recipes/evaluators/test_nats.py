@@ -178,7 +178,7 @@ def test_score_writes_nats(tmp_path, monkeypatch, capsys):
     model = model_of_images()
     score = lambda images: {"log_density": images.mean((1, 2, 3)).astype(np.float32)}  # noqa: E731
     run = SimpleNamespace(input_shape=(2, 2, 1), score=score, model=model, config=model.config)
-    run.config.data.range = (0.0, 255.0)
+    run.config.data.range, run.config.evals.nats.flow_minutes = (0.0, 255.0), 0.0
     monkeypatch.setattr(trained, "load", lambda folder, **_: run)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
