@@ -72,12 +72,10 @@ def fit_baselines(
     flat = _flatten(x)
     check_at_least("len(x)", len(flat), 10)
     labels = np.zeros(len(flat), int) if labels is None else np.asarray(labels)
-    seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-    order = np.random.default_rng(seed).permutation(len(flat))
+    order = np.random.default_rng(_seed(key)).permutation(len(flat))
     held, kept = np.split(order, [round(HELD_OUT * len(flat))])
     best: dict[str, tuple[float, Any, int]] = {}
-    settings = num_components, ranks, box, flow_minutes
-    for name, fit in _candidates(key, seed, flat, labels[kept], *settings):
+    for name, fit in _candidates(key, flat, labels[kept], num_components, ranks, box, flow_minutes):
         for place, density in enumerate(fit(flat[kept], labels[kept])):
             score = float(np.mean(density(flat[held])))
             if score > best.get(name, (-math.inf,))[0]:
@@ -87,11 +85,11 @@ def fit_baselines(
 
 
 def _candidates(
-    key: Key, seed: int, flat: Any, labels: Any, components: Any, ranks: Any, box: Any, most: Any
+    key: Key, flat: np.ndarray, labels: np.ndarray, components: Any, ranks: Any, box: Any, most: Any
 ) -> Iterator[tuple[str, Callable[..., list[Baseline]]]]:
     """Yields names of families, and functions of positions and labels to densities."""
     size, counts = flat.shape[1], np.unique(labels, return_counts=True)[1]
-    mixture = partial(_fit_mixture, seed)
+    mixture = partial(_fit_mixture, _seed(key))
     say_part("baselines: mixtures of Gaussians and factor analysis")
     for count in sorted({*components, len(counts)}):
         if count * size <= len(labels):
@@ -168,13 +166,13 @@ def _fit_flow(key: Key, minutes: float, x: np.ndarray, labels: np.ndarray) -> li
 
     mean, scale = np.mean(x, axis=0), np.sqrt(np.var(x, axis=0) + FLOORS[0])
     standardise = lambda x: jnp.asarray((_flatten(x) - mean) / scale, jnp.float32)  # noqa: E731
-    base = Normal(jnp.zeros(len(mean)))
-    flow = masked_autoregressive_flow(key, base_dist=base, flow_layers=LAYERS, nn_width=WIDTH)
     size = min(100, len(x) // 10)
     options = {"batch_size": size, "optimizer": optax.adam(1e-3), "show_progress": False}
     epochs = 1
     volume = np.sum(np.log(scale))
     with jax.numpy_rank_promotion("allow"):  # which flowjax needs
+        base = Normal(jnp.zeros(len(mean)))
+        flow = masked_autoregressive_flow(key, base_dist=base, flow_layers=LAYERS, nn_width=WIDTH)
         for _ in range(3):  # the first compiles, the second is measured
             begun = time.monotonic()
             fitted, _ = fit_to_data(key, flow, standardise(x), max_epochs=epochs, **options)
@@ -190,3 +188,7 @@ def _fit_flow(key: Key, minutes: float, x: np.ndarray, labels: np.ndarray) -> li
 
 def _flatten(x: Any) -> np.ndarray:
     return np.asarray(x, np.float64).reshape(len(x), -1)
+
+
+def _seed(key: Key) -> int:
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))
