@@ -72,9 +72,9 @@ def fit_base(train: data.ImageData, has_classes: bool) -> tuple[Base, str]:
     rng = np.random.default_rng(0)
     images = np.asarray(train.images[places])
     x = ((images + rng.random(images.shape)) / 128.0 - 1.0).astype(np.float32)
-    num_out = len(x) // 5 if len(x) >= LEAST_IN_CLUSTER else 0
-    is_in = rng.permutation(len(x)) >= num_out
-    is_out = ~is_in if num_out else is_in  # of fewer images none is held out
+    is_in = rng.permutation(len(x)) >= (len(x) // 5 if len(x) >= LEAST_IN_CLUSTER else 0)
+    is_in[np.unique(labels, return_index=True)[1]] = True  # of every class one
+    is_out = is_in if is_in.all() else ~is_in
     largest = min(MOST_FITTED, len(x)) / len(names)
     counts = [
         count

@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -37,14 +36,6 @@ def test_clusters_are_of_one_kind_whether_pixels_or_spectra_tell_kinds_apart(mak
     assert {*kind_of.tolist()} == {False, True}
 
 
-@pytest.mark.parametrize("num", [2, 19])
-def test_few_images_make_one_gaussian(num):
-    images = np.random.default_rng(0).integers(0, 256, (num, 3, 3, 1)).astype(np.uint8)
-    base, _ = fit_base(data.ImageData(images, np.zeros(num, np.int32)), has_classes=False)
-    assert len(base.classes) == 1
-    assert np.all(np.isfinite(base.gaussians.log_density(jnp.zeros((3, 3, 1)))))
-
-
 def test_classes_weigh_as_they_are_shared_and_draws_are_of_the_class_asked_for():
     """One class is bright. 5 standard errors of 400 draws of any."""
     rng = np.random.default_rng(0)
@@ -57,3 +48,12 @@ def test_classes_weigh_as_they_are_shared_and_draws_are_of_the_class_asked_for()
     assert bright[1].all()
     assert not bright[0].any()
     assert abs(bright[-1].mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / 400)
+
+
+@pytest.mark.parametrize("counts", [(2,), (19,), (40, 40, 1, 1, 1), (1,) * 10])
+def test_classes_of_few_images_have_a_gaussian_each(counts):
+    labels = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
+    images = np.random.default_rng(0).integers(0, 256, (len(labels), 4, 4, 1)).astype(np.uint8)
+    base, _ = fit_base(data.ImageData(images, labels), has_classes=True)
+    assert {*np.asarray(base.classes).tolist()} == {*range(len(counts))}
+    assert np.all(np.isfinite(base.gaussians.log_weights))
