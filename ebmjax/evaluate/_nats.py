@@ -167,27 +167,27 @@ def normalise(
     baselines = fit(base_keys[0], x, box=(-1.0, 1.0) if is_image else None)
     if noise_scale:
         noisy = fit(base_keys[1], add_gaussian_noise(noise_key, x, scale=noise_scale))
-    x = np.asarray(x)
-    jitter = max(noise_scale, SMALLEST_NOISE) ** 2 if is_image else None
-    classes = np.unique(labels, return_inverse=True)[1] if is_image else np.zeros(len(x), int)
-    base = evidence.gaussian_base(x, classes if classes.any() else None, jitter=jitter)
-    scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
-    # Beyond the box by the moments of the data.
-    extend = partial(evidence.unfold, low=low, high=high, mean=np.mean(x, axis=0), scale=scale)
-    if temperature == "fitted":
-        say_part("fitting a temperature to the training data")
-        assert base.coordinates is not None
-        temperature = evidence.fit_temperature(
-            heat_key, log_density_fn, x, base.coordinates, extend=extend
-        )
-    tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
-    density = extend(tempered)
     if tilted is not None:
-        q, tilt = tilted
-        tempered, density, base = _weigh(each_key, q, tilt, num_chains, num_powers // 2)
-        constant = 0.5 * x[0].size * math.log(2 * math.pi)
-        own = jax.jit(lambda x: jax.lax.map(q.log_density, x, batch_size=BATCH) - constant)
+        tempered, density, base = _weigh(each_key, *tilted, num_chains, num_powers // 2)
+        log_q, constant = tilted[0].log_density, 0.5 * x[0].size * math.log(2 * math.pi)
+        own = jax.jit(lambda x: jax.lax.map(log_q, x, batch_size=BATCH) - constant)
         baselines["base"] = lambda x: np.asarray(own(x), np.float64)
+    else:
+        x = np.asarray(x)
+        jitter = max(noise_scale, SMALLEST_NOISE) ** 2 if is_image else None
+        classes = np.unique(labels, return_inverse=True)[1] if is_image else np.zeros(len(x), int)
+        base = evidence.gaussian_base(x, classes if classes.any() else None, jitter=jitter)
+        scale, mean = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2), np.mean(x, axis=0)
+        # Beyond the box by the moments of the data.
+        extend = partial(evidence.unfold, low=low, high=high, mean=mean, scale=scale)
+        if temperature == "fitted":
+            say_part("fitting a temperature to the training data")
+            assert base.coordinates is not None
+            temperature = evidence.fit_temperature(
+                heat_key, log_density_fn, x, base.coordinates, extend=extend
+            )
+        tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
+        density = extend(tempered)
     say_part(f"log Z: {num_chains} chains through {num_powers:,} powers, both ways")
     found = evidence.log_partition(
         key,

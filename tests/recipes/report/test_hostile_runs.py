@@ -1,4 +1,4 @@
-"""What a run's folder holds is refused in one line, or reported, whoever wrote it."""
+"""Reports of hostile folders: a line refuses what a folder holds, or the report shows it."""
 
 import io
 import json
