@@ -37,4 +37,3 @@ from ebmjax.metrics._pairs import energy_distance as energy_distance
 from ebmjax.metrics._pairs import kernel_distance as kernel_distance
 from ebmjax.metrics._pairs import kernel_distances as kernel_distances
 from ebmjax.metrics._pairs import mean_kernel as mean_kernel
-from ebmjax.metrics._tests_of_fit import kernel_stein_discrepancy as kernel_stein_discrepancy
