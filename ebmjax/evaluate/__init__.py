@@ -6,6 +6,7 @@ parameters of the same shapes compile nothing again.
 """
 
 from ebmjax.evaluate._baselines import fit_baselines as fit_baselines
+from ebmjax.evaluate._characters import characters as characters
 from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
