@@ -6,7 +6,7 @@
 
 Prints each row as it is measured, and writes FOLDER/NAME.json with it: the rows with medians and
 ranges, the machine, its load before and after, versions and the command. What is cut short keeps
-the rows so far. NAME --help says more about one of these; the last is a file of its own:
+the rows so far. NAME --help says more about one of these; the last are files of their own:
 """
 
 import importlib
@@ -32,6 +32,7 @@ BENCHMARKS = {
 """Name to the file, and what it is for."""
 FILES = {
     "compile_for.py": "a step's program for TPUs that are not at hand",
+    "league.py": "sets of images, our defaults beside other models, in the same minutes",
     "accelerator.py": "others of these in an accelerator's sizes, most valuable first",
 }
 """Benchmarks that have a command line of their own: ``python benchmarks/FILE``."""

