@@ -18,11 +18,6 @@ from ebmjax.learning._latent import make_latent_gradient_fn as make_latent_gradi
 from ebmjax.learning._latent import make_through_chain_gradient_fn as make_through_chain_gradient_fn
 from ebmjax.learning._models import EnergyNetwork as EnergyNetwork
 from ebmjax.learning._models import JointNetwork as JointNetwork
-from ebmjax.learning._noise_levels import NoiseLevels as NoiseLevels
-from ebmjax.learning._noise_levels import (
-    condition_classifier_on_noise as condition_classifier_on_noise,
-)
-from ebmjax.learning._noise_levels import condition_on_noise as condition_on_noise
 from ebmjax.learning._plan import Carry as Carry
 from ebmjax.learning._plan import Chain as Chain
 from ebmjax.learning._plan import ChainKind as ChainKind

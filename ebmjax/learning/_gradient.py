@@ -52,17 +52,16 @@ class Density(NamedTuple):
     """The density that is trained, as losses see it: x (N, ...) to log densities (N,).
 
     Attributes:
-      log_density: by the parameters that are differentiated. It also takes noise scales (N,) where
-        the model does.
+      log_density: by the parameters that are differentiated.
       constant: the same by constant parameters, for chains of a loss.
     """
 
     log_density: Callable[..., jax.Array]
     constant: Callable[..., jax.Array]
 
-    def __call__(self, x: jax.Array, *noise_scale: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array) -> jax.Array:
         """Returns log densities (N,), up to one constant."""
-        return self.log_density(x, *noise_scale)
+        return self.log_density(x)
 
 
 class Samples(NamedTuple):
@@ -300,7 +299,7 @@ class _Step(NamedTuple):
         def bind(params: PyTree) -> Callable[..., jax.Array]:
             f = self.model.log_density_of(params, carry.statistics)
             of = lambda x: jnp.resize(jnp.asarray(data.labels), (len(x),))  # noqa: E731
-            return lambda x, *noise_scale: f(x, of(x), *noise_scale) / carry.smoothing
+            return lambda x: f(x, of(x)) / carry.smoothing
 
         def loss_fn(params_now: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
             batch, negatives, shown, live = Samples(x), None, dict(images), ()

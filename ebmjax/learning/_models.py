@@ -16,7 +16,7 @@ from ebmjax.types import PyTree
 
 Energy = Callable[..., jax.Array]
 """``energy(x, labels)``: ``(..., *shape)`` and ``(...,)`` to ``(...,)``; labels may be
-ignored. An energy of many noise levels also takes noise scales (...,)."""
+ignored."""
 
 
 class Seen(NamedTuple):
@@ -51,10 +51,10 @@ class EnergyNetwork(NamedTuple):
         return self.num_classes > 1
 
     def log_density_of(self, params: PyTree, statistics: PyTree) -> Callable[..., jax.Array]:
-        """Returns ``(x, labels, *noise_scale) -> f``."""
+        """Returns ``(x, labels) -> f``."""
         del statistics
         energy = self.energy_of(params)
-        return lambda x, labels, *noise_scale: -energy(x, labels, *noise_scale)
+        return lambda x, labels: -energy(x, labels)
 
     def densities(
         self, params: PyTree, statistics: PyTree, scale: Any, batch_axis: AxisName = None
@@ -62,7 +62,7 @@ class EnergyNetwork(NamedTuple):
         """Returns label to the log density, times ``scale``, that chains of this class follow."""
         del batch_axis
         f = self.log_density_of(params, statistics)
-        return lambda label: lambda x, *noise_scale: scale * f(x, label, *noise_scale)
+        return lambda label: lambda x: scale * f(x, label)
 
     def evaluate(
         self,
@@ -106,10 +106,10 @@ class JointNetwork(NamedTuple):
         return jnp.where(labels < 0, joint_log_density(logits), of_class)
 
     def log_density_of(self, params: PyTree, statistics: PyTree) -> Callable[..., jax.Array]:
-        """Returns ``(x, labels, *noise_scale) -> f``, of each image by itself."""
+        """Returns ``(x, labels) -> f``, of each image by itself."""
 
-        def f(x: jax.Array, labels: jax.Array, *noise_scale: jax.Array) -> jax.Array:
-            logits, _ = self.classifier.apply(params, statistics, x, *noise_scale)
+        def f(x: jax.Array, labels: jax.Array) -> jax.Array:
+            logits, _ = self.classifier.apply(params, statistics, x)
             return self.log_density(logits, labels)
 
         return f
@@ -130,8 +130,8 @@ class JointNetwork(NamedTuple):
             def finish(logits: jax.Array) -> jax.Array:
                 return scale * self.log_density(logits, label)
 
-            def log_density(x: jax.Array, *noise_scale: jax.Array) -> jax.Array:
-                return finish(network.apply(params, statistics, x, *noise_scale, **options)[0])
+            def log_density(x: jax.Array) -> jax.Array:
+                return finish(network.apply(params, statistics, x, **options)[0])
 
             first_layer, head = network.first_layer, network.head
             if first_layer is not None and head is not None:

@@ -28,8 +28,6 @@ from ebmjax.samplers._mala import mala_init as mala_init
 from ebmjax.samplers._mala import mala_step as mala_step
 from ebmjax.samplers._margins import Margins as Margins
 from ebmjax.samplers._margins import fit_margins as fit_margins
-from ebmjax.samplers._noise_levels import run_annealed_langevin as run_annealed_langevin
-from ebmjax.samplers._noise_levels import run_recovery_chains as run_recovery_chains
 from ebmjax.samplers._parallel_tempering import parallel_tempering as parallel_tempering
 from ebmjax.samplers._parallel_tempering import parallel_tempering_init as parallel_tempering_init
 from ebmjax.samplers._parallel_tempering import parallel_tempering_step as parallel_tempering_step

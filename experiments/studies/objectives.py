@@ -2,9 +2,9 @@
 
 A row is a data set and an objective: eight neighbouring modes, four circles, two modes of masses
 0.2 and 0.8 five apart, and four modes of masses 0.1 to 0.4. All train the same network for 4,000
-steps of the same rate; diffusion recovery, whose steps take ten times as long, for 1,000. KL and
-total variation are of the learned density, normalised on a grid; "shares" is the total variation of
-the masses of modes or circles. side_by_side.png has the learned densities of seed 0.
+steps of the same rate. KL and total variation are of the learned density, normalised on a grid;
+"shares" is the total variation of the masses of modes or circles. side_by_side.png has the
+learned densities of seed 0.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from ebmjax.recipes.study.table import pick_columns
 figures = project("figures.points_objectives")
 
 CONFIG = "configs/toy_beta.py"
-STEPS, RECOVERY_STEPS, NUM_TRAIN = 4000, 1000, 50_000
+STEPS, NUM_TRAIN = 4000, 50_000
 
 
 def gaussians(radius: float, scale: float, *weights: float) -> dict[str, Any]:
@@ -39,7 +39,6 @@ DATA: dict[str, tuple[str, float, dict[str, Any]]] = {
     "four far modes": (CONFIG, 6.0, gaussians(4.0, 0.3, 0.1, 0.2, 0.3, 0.4)),
 }
 """Configuration, half the width of the grid and further fields, by data set."""
-LEVELS = {"min_noise_scale": 0.1}
 PATHS = {"warmup": 0.2, "temperature": 0.3, "contrastive_weight": 10.0}
 OBJECTIVES: dict[str, tuple[str, dict[str, Any]]] = {
     "short chains": ("contrastive_divergence", {}),
@@ -47,8 +46,6 @@ OBJECTIVES: dict[str, tuple[str, dict[str, Any]]] = {
     "robust, beta 0.9": ("beta", {}),
     "score matching, sliced": ("score_matching", {}),
     "denoising, noise 0.1": ("denoising", {"noise_scale": 0.1}),
-    "denoising, levels from 0.1": ("denoising_levels", LEVELS),
-    "diffusion recovery": ("diffusion_recovery", LEVELS),
     "energy discrepancy": ("energy_discrepancy", {}),
     "noise-contrastive": ("noise_contrastive", {}),
     "energy matching": ("energy_matching", PATHS),
@@ -60,8 +57,7 @@ def row(data: str, objective: str) -> list[str]:
     """Returns the configuration and the arguments of a run."""
     config, half_width, fields = DATA[data]
     name, section = OBJECTIVES[objective]
-    num_steps = RECOVERY_STEPS if name == "diffusion_recovery" else STEPS
-    num_epochs = num_steps * fields["train.batch_size"] // NUM_TRAIN
+    num_epochs = STEPS * fields["train.batch_size"] // NUM_TRAIN
     fields = {
         **fields,
         "loss.name": name,

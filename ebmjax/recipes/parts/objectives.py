@@ -26,9 +26,9 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax._stored import take_rows
-from ebmjax.learning import Density, NoiseLevels, Samples
+from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config.declare import Field, field, read_fields, under, when_is
-from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import find_function, find_part, is_users
 from ebmjax.types import Key, Metrics
 
@@ -182,88 +182,14 @@ def denoising(
       noise_scale: noise at which scores are matched, in units of the data
     """
     noise = jax.random.normal(key, batch.x.shape, batch.x.dtype)
-    return _match_scores(model, batch.x, noise, noise_scale)
-
-
-def _match_scores(
-    model: Density, x: jax.Array, noise: jax.Array, noise_scale: Any, *levels: jax.Array
-) -> tuple[jax.Array, Metrics]:
     # Log densities of the rows are independent, so the gradient of their sum has every score.
-    noisy = x + _across(jnp.asarray(noise_scale), x) * noise
-    score = jax.grad(lambda x: jnp.sum(model(x, *levels)))(noisy)
+    score = jax.grad(lambda x: jnp.sum(model(x)))(batch.x + noise_scale * noise)
     return losses.denoising_score_matching_loss(score, noise, noise_scale=noise_scale)
 
 
 def _across(values: jax.Array, x: jax.Array) -> jax.Array:
     """Returns ``values`` (N,) or a scalar, shaped to multiply examples ``x`` (N, ...)."""
     return values.reshape(-1, *[1] * (x.ndim - 1))
-
-
-def denoising_levels(
-    key: Key,
-    model: Density,
-    batch: Samples,
-    *,
-    fitted: NoiseLevels,
-    min_noise_scale: Annotated[float, POSITIVE] = 0.05,
-    relative_step: Annotated[float, POSITIVE] = 0.5,
-) -> tuple[jax.Array, Metrics]:
-    """Returns ``losses.denoising_score_matching_loss``.
-
-    The noise's logarithm is uniform up to the largest distance of two examples, one stratum each.
-
-    Args:
-      min_noise_scale: smallest noise, which evaluations see, in units of the data
-      relative_step: step of annealed chains, in squares of a level's noise
-    """
-    x = batch.x
-    noise_key, level_key = jax.random.split(key)
-    noise = jax.random.normal(noise_key, x.shape, x.dtype)
-    share = (jnp.arange(len(x)) + jax.random.uniform(level_key, (len(x),))) / len(x)
-    noise_scale = fitted.lowest * (fitted.highest / fitted.lowest) ** share
-    return _match_scores(model, x, noise, noise_scale, noise_scale)
-
-
-def diffusion_recovery(
-    key: Key,
-    model: Density,
-    batch: Samples,
-    *,
-    fitted: NoiseLevels,
-    min_noise_scale: Annotated[float, POSITIVE] = 0.05,
-    num_levels: Annotated[int, COUNT] = 6,
-    relative_step: Annotated[float, POSITIVE] = 0.1,
-    num_steps: Annotated[int, COUNT] = 30,
-) -> tuple[jax.Array, Metrics]:
-    """Returns contrastive divergence of p(x_t given x_{t+1}), without a buffer.
-
-    The levels take turns among the examples. The chains start at x_{t+1}, see
-    ``samplers.run_recovery_chains``.
-
-    Args:
-      min_noise_scale: smallest noise, which evaluations see, in units of the data
-      num_levels: noise levels
-      relative_step: step of chains, in squares of the noise between two levels
-      num_steps: steps of a training chain, from one level to the next
-    """
-    x = batch.x
-    shift_key, low_key, step_key, chain_key = jax.random.split(key, 4)
-    first = jax.random.randint(shift_key, (), 0, num_levels)
-    level = (first + jnp.arange(len(x))) % num_levels
-    low, between = fitted.noise_at(level), fitted.noise_between(level)
-    noises = [jax.random.normal(one, x.shape, x.dtype) for one in (low_key, step_key)]
-    positive = x + _across(low.astype(x.dtype), x) * noises[0]
-    noisy = positive + _across(between.astype(x.dtype), x) * noises[1]
-    negative = samplers.run_recovery_chains(
-        chain_key,
-        noisy,
-        lambda x: model.constant(x, low),
-        noise_scale=between,
-        num_steps=num_steps,
-        relative_step=fitted.relative_step,
-    )
-    # The term of x_{t+1} has no parameters.
-    return losses.contrastive_divergence_loss(-model(positive, low), -model(negative, low))
 
 
 def score_matching(
@@ -424,10 +350,10 @@ def equilibrium_matching(
     return losses.equilibrium_matching_loss(score, x - noise, time, **options)
 
 
-OF_SCORES = (denoising, denoising_levels, score_matching, energy_matching, equilibrium_matching)
+OF_SCORES = (denoising, score_matching, energy_matching, equilibrium_matching)
 """Objectives whose losses hold gradients of the energy, which training differentiates again."""
 OF_CHAINS = (contrastive_divergence, improved, beta, svgd, dat, eb_jdat)
-OTHERS = (diffusion_recovery, energy_discrepancy, noise_contrastive)
+OTHERS = (energy_discrepancy, noise_contrastive)
 OBJECTIVES: dict[str, Any] = {one.__name__: one for one in (*OF_CHAINS, *OF_SCORES, *OTHERS)}
 """Functions ``(key, model, batch, negatives, *, FIELD=DEFAULT, ...) -> (loss, metrics)``, by name.
 
@@ -480,7 +406,7 @@ def make_loss(
     """Returns the loss of ``config.loss``, and its numbers, see ``learning.Objective``.
 
     An objective of ours is given its fields, and those of "smoothing", "step", "total_steps" and
-    "fitted", the result of ``fit``, that it takes.
+    "fitted", a Gaussian of the data, that it takes.
 
     With chains it has the penalty on the network's squared log densities, whatever the smoothing:
     where that adapts, the weight of the penalty stays.
@@ -492,7 +418,7 @@ def make_loss(
     taken = () if is_users(name) else inspect.signature(objective).parameters
     numbers = {key: fields[key] for key in (*taken, "energy_l2", "max_gap") if key in fields}
     if "fitted" in taken:
-        numbers["fitted"] = fit(config, train)
+        numbers["fitted"] = _fit_noise(config, train)
 
     def loss(
         key: Key, model: Density, batch: Samples, negatives: Samples | None, numbers: Any
@@ -541,26 +467,10 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
     return loss
 
 
-def fit(config: Config, train: data.ImageData) -> NoiseLevels | samplers.FactorGaussian:
-    """Returns what the objective of ``config.loss`` fits to the first training examples.
-
-    Raises:
-      ConfigError: if the smallest noise is not below the largest distance of two examples.
-    """
-    name, section = config.loss.name, config.loss[config.loss.name]
-    is_gaussian = name == noise_contrastive.__name__
-    rows = take_rows(train.images, slice(4000 if is_gaussian else 1000))
+def _fit_noise(config: Config, train: data.ImageData) -> samplers.FactorGaussian:
+    """Returns the blurred Gaussian of the first training examples, for ``noise_contrastive``."""
+    rows = take_rows(train.images, slice(4000))
     x = np.asarray(data.to_signed_unit(jnp.asarray(rows)) if rows.dtype == np.uint8 else rows)
     x = x.reshape(len(x), -1).astype(np.float64)
-    if is_gaussian:
-        return samplers.fit_factor_gaussian(x, jitter=section.noise_scale**2).one(0)
-    squares = np.sum(np.square(x), axis=1)
-    highest = float(np.sqrt((squares[:, None] + squares[None] - 2 * x @ x.T).max()))
-    lowest, num_levels = section.min_noise_scale, section.get("num_levels")
-    if lowest >= highest:
-        raise ConfigError(
-            f"config.loss.{name}.min_noise_scale must be below the largest distance of two "
-            f"examples, {highest:.3g}, got {lowest:g}."
-        )
-    scale = float(np.sqrt(np.mean(np.square(x))))
-    return NoiseLevels(lowest, highest, scale, section.relative_step, num_levels)
+    jitter = config.loss.noise_contrastive.noise_scale**2
+    return samplers.fit_factor_gaussian(x, jitter=jitter).one(0)

@@ -171,7 +171,7 @@ def heavy_ball(log_density_fn, *, step_size=1.0, momentum: Annotated[float, FRAC
 
 def test_fields_refuses_what_a_run_refuses(printed, capsys):
     sampler = "--config.sampler.name=tilted_langevin"
-    arguments = "joint", "--config.loss.name=denoising_levels", sampler
+    arguments = "joint", "--config.loss.name=denoising", sampler
     said = []
     for command in (
         lambda: printed(*arguments),

@@ -10,7 +10,6 @@ import pytest
 from ebmjax.data import ImageData
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts import objectives
 from ebmjax.recipes.parts.objectives import (
     OBJECTIVES,
@@ -28,8 +27,6 @@ ROOT = np.linalg.cholesky(COVARIANCE)
 # A mean of 256 copies has little bias at this noise, and none is added.
 OPTIONS = {"energy_discrepancy": {"num_copies": 256, "stabiliser": 0.0}}
 OPTIONS |= {"noise_contrastive": {"noise_ratio": 2}}
-# Chains so long and steps so small have a bias below one standard error, by their recursion.
-OPTIONS |= {"diffusion_recovery": {"num_levels": 20, "num_steps": 300, "relative_step": 0.02}}
 # Chains alone count. A step h = 0.004 of a nat has a relative bias of h / 2 times the precision,
 # 1 % in the mean, below one standard error of 100 batches; 400 of them forget noise.
 CHAINS = {"warmup": 0.0, "contrastive_weight": 1e6, "num_steps": 450, "step_size": 0.04}
@@ -67,16 +64,12 @@ def test_the_minimum_is_the_data_s_precision(name, options):
     numbers |= {"smoothing": 1.0, "step": 10}
     blur = 0.3**2 if name == "denoising" else 0.0
     precision = np.linalg.inv(COVARIANCE + blur * np.eye(2))
-    values, vectors = np.linalg.eigh(COVARIANCE)
     log_partition = np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
 
     def energy_at(scale):
         matrix = scale * jnp.asarray(precision, jnp.float32)
 
-        def energy(x, noise_scale=None):
-            if noise_scale is not None:  # each example at its level
-                inverse = 1 / (values[None] + noise_scale[:, None] ** 2)
-                return 0.5 * scale * jnp.sum(inverse * (x @ vectors) ** 2, axis=1)
+        def energy(x):
             # Normalised at the minimum, which noise-contrastive estimation asks for.
             return 0.5 * jnp.sum((x @ matrix) * x, axis=1) + log_partition
 
@@ -214,18 +207,6 @@ def test_naming_an_objective_is_a_complete_change(file, name):
     """Fields that the file sets for another objective wait, such as beta and the buffer."""
     config = command_line.read(f"configs/{file}.py", [f"--config.loss.name={name}"])
     assert [one for one in WITHOUT_CHAINS if one in config.loss] == [name]
-
-
-def test_levels_follow_the_data_and_must_be_in_order():
-    """Two images, black and white: 4 pixels that are 2 apart, all of square 1."""
-    images = np.array([0, 255], np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 1), np.uint8)
-    train = ImageData(images, np.zeros(2, np.int32))
-    levels = objectives.fit(configured("denoising_levels"), train)
-    np.testing.assert_allclose(levels[:4], (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
-    with pytest.raises(ConfigError, match=r"below the largest distance of two examples, 4, got 5"):
-        objectives.fit(configured("denoising_levels", min_noise_scale=5.0), train)
-    levels = objectives.fit(configured("diffusion_recovery"), train)
-    assert levels.num_levels == 6
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from experiment_runs import change, contents, launch, rows_of, strict_json, summary_of
 from own_networks import FACTORY_RUNS, configuration
 
-from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy.parts import make_classifier, make_energy
@@ -49,22 +48,6 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
     fields = {f"model.options.{key}": value for key, value in options.items()}
     with pytest.raises(ConfigError, match=message):
         made(family, factory, **fields)
-
-
-@pytest.mark.slow
-def test_networks_of_noise_levels_see_one_channel_more():
-    """An energy that starts at 0 is the Gaussian's of the data and the noise."""
-    levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
-    x = np.ones((2, *SHAPE), np.float32)
-    fields = {"loss.name": "denoising_levels", "model.is_conditional": False}
-    config = configuration("energy", fields | {"model.factory": "own_networks:late_start"})
-    network, init, _ = make_energy(config, SHAPE, levels)
-    params, _ = init(jax.random.key(0))
-    energy = network.energy_of(params)(x, np.zeros(2, np.int32), 2.0)
-    np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
-    network = make_classifier(configuration("joint"), SHAPE, levels)[0].classifier
-    params, state = network.init(jax.random.key(0), x)
-    assert network.apply(params, state, x, np.float32([0.1, 2.0]))[0].shape == (2, 10)
 
 
 @pytest.mark.parametrize(

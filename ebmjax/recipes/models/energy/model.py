@@ -64,7 +64,6 @@ class EnergyModel(ImageModel):
       network: as training sees it.
       logits_fn: parameters, statistics and x (N, *shape) to log densities (N, classes).
       total_steps: of the run.
-      levels: of a density of (x, noise), through which fresh chains are annealed; else None.
       truth: knowledge of the law of points; None for images.
       output_scale: factor of the robust objective on the log density of points; else 1.
     """
@@ -74,7 +73,6 @@ class EnergyModel(ImageModel):
     network: EnergyNetwork | JointNetwork
     logits_fn: Callable[[PyTree, PyTree, jax.Array], jax.Array]
     total_steps: int = 0
-    levels: learning.NoiseLevels | None = None
     truth: Truth | None = None
     output_scale: float = 1.0
 
@@ -265,7 +263,6 @@ class EnergyModel(ImageModel):
         plan, mask = self.find_plan().single(num, num_steps or self.num_chain_steps), given.mask
         (name, chosen), *_ = find_samplers(self.config).items()
         refused = {
-            "anneal noise": self.levels is not None,
             "move in a network's first layer": chosen.entry.needs == FIRST_LAYER,
             "stay in the Gaussian where they start": plan.log_base and given.operator,
         }
@@ -311,7 +308,6 @@ class EnergyModel(ImageModel):
 
         The groups run one after the other, and each sampler moves an equal part of each.
         """
-        levels: Any = self.levels
 
         @jax.jit
         def run(key: Key, trained: Trained, start_fn: StartFn, turns: Any, labels: Any) -> Any:
@@ -320,13 +316,7 @@ class EnergyModel(ImageModel):
                 key, turns, labels = group
                 start_key, chain_key = jax.random.split(key)
                 starts = jax.vmap(start_fn)(jax.random.split(start_key, len(turns)), turns)
-                if levels is None:
-                    return starts, self.move(chain_key, trained, starts, labels, num_steps)
-                starts, density = levels.draw_like(start_key, starts), self.densities_of(trained)
-                keys = jax.random.split(chain_key, len(labels))
-                return starts, jax.vmap(
-                    lambda key, start, label: levels.anneal(key, start, density(label), num_steps)
-                )(keys, starts, labels)
+                return starts, self.move(chain_key, trained, starts, labels, num_steps)
 
             return map_groups(one_group, (jax.random.split(key, len(labels)), turns, labels))
 
@@ -379,9 +369,7 @@ class EnergyModel(ImageModel):
                 "step_size": step if adapted is None else float(np.exp(adapted.log_step_size)),
                 "temperature": temperature(one),
             }
-        levels = {} if self.levels is None else {"noise_levels": self.levels._asdict()}
         return {
-            **levels,
             "num_chain_steps": self.num_chain_steps,
             "samplers": found,
             "temperature": next(iter(found.values()))["temperature"],

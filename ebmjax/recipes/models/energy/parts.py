@@ -33,22 +33,20 @@ NORM_POLICIES = {
 
 
 def make_classifier(
-    config: Config, image_shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
+    config: Config, image_shape: tuple[int, ...]
 ) -> tuple[Any, Callable[..., Any], Callable[..., jax.Array]]:
     """Returns the density of a classifier, our network or the user's, in three parts.
 
     They are the network as training takes it; the function from a key to parameters and
-    statistics; and that from these and x (N, *shape) to log densities (N, classes). With noise
-    levels the network sees one channel more.
+    statistics; and that from these and x (N, *shape) to log densities (N, classes).
 
     Raises:
       ConfigError: for whatever a network of the user does wrong.
     """
     model, num_classes = config.model, config.data.num_classes
-    shape = image_shape if levels is None else (*image_shape[:-1], image_shape[-1] + 1)
     if model.factory:
-        image = jnp.zeros(shape)
-        given = {"num_classes": num_classes, "image_shape": tuple(shape)}
+        image = jnp.zeros(image_shape)
+        given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
         spec = ("logits", (image,), (num_classes,))
         (classifier,) = user_networks(config, given, spec, has_state=True)
         _, state = jax.eval_shape(classifier.init, jax.random.key(0), image)
@@ -63,8 +61,6 @@ def make_classifier(
             dtype=jnp.dtype(model.dtype),
         )
         classifier = networks.from_linen(ours)
-    if levels is not None:
-        classifier = learning.condition_classifier_on_noise(classifier, levels=levels)
     policy = NORM_POLICIES[model.get("norm_policy", "default")]
     network = learning.JointNetwork(classifier, None, policy, model.is_conditional)
     # Statistics are begun by a batch, whatever its images.
@@ -73,18 +69,16 @@ def make_classifier(
 
 
 def make_energy(
-    config: Config, shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
+    config: Config, shape: tuple[int, ...]
 ) -> tuple[Any, Callable[..., Any], Callable[..., jax.Array]]:
     """Returns the density of an energy E(x), or E(x, y), in the parts of ``make_classifier``.
-
-    With noise levels the network sees one channel, or coordinate, more.
 
     Raises:
       ConfigError: for whatever a network of the user does wrong.
     """
     model, labels = config.model, config.data.num_classes if config.model.is_conditional else None
     num_classes = labels or 1
-    x = jnp.zeros(shape if levels is None else (*shape[:-1], shape[-1] + 1))
+    x = jnp.zeros(shape)
     example = (x, jnp.int32(0)) if model.is_conditional else (x,)
     if model.factory:
         given = {"num_classes": labels, "image_shape": x.shape}
@@ -108,16 +102,12 @@ def make_energy(
         folded, kept = own.fold(params) if hasattr(own, "fold") else (own, params)
         return lambda *inputs: folded.apply(kept, *inputs[: len(example)])
 
-    of_noise = energy_of
-    if levels is not None:
-        of_noise = learning.condition_on_noise(energy_of, levels, len(shape))
-
     def logits(params: PyTree, statistics: PyTree, x: jax.Array) -> jax.Array:
-        energy = of_noise(params)
+        energy = energy_of(params)
         of_label = lambda label: -energy(x, jnp.full(len(x), label))  # noqa: E731
         return jnp.stack([of_label(label) for label in range(num_classes)], axis=-1)
 
-    network = learning.EnergyNetwork(of_noise, num_classes)
+    network = learning.EnergyNetwork(energy_of, num_classes)
     return network, lambda key: (own.init(key, *example), ()), logits
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jax
 
-from ebmjax.learning import NoiseLevels, init_carry, make_gradient_fn, numbers_of
+from ebmjax.learning import init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import ABOUT, POINTS, extractor_name
 from ebmjax.recipes.evaluators.evaluations import make_distances
@@ -34,10 +34,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     objective = parts.make_objective(config, train, plan.total_steps)
     about = (*images.about, *ABOUT.get(extractor, ()), *warn_of_objective(config))
-    fitted = objective.numbers.get("fitted")
-    levels = fitted if isinstance(fitted, NoiseLevels) else None
     make = parts.make_classifier if is_joint else parts.make_energy
-    network, init, logits_fn = make(config, train.images.shape[1:], levels)
+    network, init, logits_fn = make(config, train.images.shape[1:])
     params, statistics = jax.jit(init)(network_key)
     view = parts.make_view(config, config.data.get("augment_positives", True))
     classified_view = parts.make_view(config, is_classified=True) if is_joint else None
@@ -56,7 +54,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         network=network,
         logits_fn=logits_fn,
         total_steps=plan.total_steps,
-        levels=levels,
         truth=truth,
         output_scale=1.0 if truth is None else config.loss.get("output_scale", 1.0),
     )
