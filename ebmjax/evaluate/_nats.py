@@ -15,8 +15,8 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.data import ImageData, add_gaussian_noise, dequantise
 from ebmjax.evaluate._baselines import Baseline, fit_baselines
-from ebmjax.samplers import FactorGaussian, hmc
-from ebmjax.types import Key, LogDensityFn
+from ebmjax.samplers import Autoregressive, FactorGaussian, hmc, tilted_metropolis
+from ebmjax.types import Key, LogDensityFn, Sampler
 
 BATCH, LEVEL = 128, 2.0 / 256.0
 """Images a call, and the width of a level, in units of pixels in [-1, 1]."""
@@ -135,7 +135,7 @@ def normalise(
     *,
     low: float,
     high: float,
-    tilted: tuple[FactorGaussian, LogDensityFn] | None = None,
+    tilted: tuple[Any, LogDensityFn] | None = None,
     noise_scale: float = 0.0,
     num_chains: int = 64,
     num_powers: int = 400,
@@ -152,7 +152,8 @@ def normalise(
       high: its upper end.
       tilted: q and f of a density q(x) exp(f(x)) on the whole space, which takes the place of
         ``log_density_fn``, and has its own temperature in f. Every Gaussian of q is normalised by
-        itself, because chains stay in theirs. None: Gaussians of the classes are the base.
+        itself, because chains stay in theirs; an autoregressive q as a whole. None: Gaussians of
+        the classes are the base.
       noise_scale: noise of the training, in units of pixels in [-1, 1].
       num_chains: chains of each side of log Z.
       num_powers: powers from the base to the density.
@@ -167,10 +168,15 @@ def normalise(
     baselines = fit(base_keys[0], x, box=(-1.0, 1.0) if is_image else None)
     if noise_scale:
         noisy = fit(base_keys[1], add_gaussian_noise(noise_key, x, scale=noise_scale))
+    sampler: Any = hmc  # at as many gradients the sides of MALA lie twice as far apart
     if tilted is not None:
-        tempered, density, base = _weigh(each_key, *tilted, num_chains, num_powers // 2)
-        log_q, constant = tilted[0].log_density, 0.5 * x[0].size * math.log(2 * math.pi)
-        own = jax.jit(lambda x: jax.lax.map(log_q, x, batch_size=BATCH) - constant)
+        q, tilt = tilted
+        if isinstance(q, Autoregressive):
+            tempered = density = lambda x: q.log_density(x) + tilt(x)
+            base, sampler = evidence.Base(q.draw_any, q.log_density), partial(_redraw, q)
+        else:
+            tempered, density, base = _weigh(each_key, q, tilt, num_chains, num_powers // 2)
+        own = jax.jit(lambda x: jax.lax.map(q.log_density, x, batch_size=BATCH))
         baselines["base"] = lambda x: np.asarray(own(x), np.float64)
     else:
         x = np.asarray(x)
@@ -195,12 +201,18 @@ def normalise(
         base,
         num_chains=num_chains,
         num_powers=num_powers,
-        sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
+        sampler=sampler,
         num_steps=1,
         num_long=200,  # trajectories that move the pilot's end, where the reverse chains begin
         refit=tilted is None,
     )
     return Normalised(tempered, found, temperature, baselines, noise_scale, noisy)
+
+
+def _redraw(q: Autoregressive, log_density_fn: LogDensityFn, step_size: Any) -> Sampler:
+    """Returns chains of a density by redraws of ``q``, which have no step size."""
+    del step_size
+    return tilted_metropolis(lambda x: log_density_fn(x) - q.log_density(x), base=q)
 
 
 def _weigh(
@@ -212,13 +224,12 @@ def _weigh(
     log_z = evidence.log_partitions(key, tilt, q, **options)
     fair = q._replace(log_weights=q.log_weights - log_z)
     base, place = evidence.latent_mixture(q)
-    constant = 0.5 * q.mean[0].size * math.log(2 * math.pi)
 
     def latent_density(z: jax.Array) -> jax.Array:
         x, index = place(z)
         return base.log_density_fn(z) + tilt(x) - log_z[index]
 
-    return lambda x: fair.log_density(x) - constant + tilt(x), latent_density, base
+    return lambda x: fair.log_density(x) + tilt(x), latent_density, base
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:

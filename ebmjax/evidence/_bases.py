@@ -1,6 +1,5 @@
 """Bases of log Z: a Gaussian fitted to data, and densities in a box unfolded onto it."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ from jax.scipy.stats import norm
 from ebmjax._checks import check_box, check_positive
 from ebmjax.samplers import (
     FactorGaussian,
-    factor_gaussian_start,
     fit_factor_gaussian,
     fold_into_box,
 )
@@ -60,13 +58,12 @@ def gaussian_base(
     options: dict[str, Any] = {"num_directions": num_directions, "jitter": jitter}
     whole = fit_factor_gaussian(positions, **options)
     fitted = whole if labels is None else fit_factor_gaussian(positions, labels, **options)
-    start, constant = factor_gaussian_start(fitted), 0.5 * whole.mean.size * math.log(2 * math.pi)
 
     def draw(key: Key) -> jax.Array:
         label_key, start_key = jax.random.split(key)
-        return start(start_key, jax.random.categorical(label_key, fitted.log_weights))
+        return fitted.draw(start_key, jax.random.categorical(label_key, fitted.log_weights))
 
-    return Base(draw, lambda x: fitted.log_density(x) - constant, whole.one(0))
+    return Base(draw, fitted.log_density, whole.one(0))
 
 
 def latent_mixture(

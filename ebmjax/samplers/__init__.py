@@ -8,6 +8,9 @@ particle), and options by name; the bound form takes density and options.
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
+from ebmjax.samplers._autoregressive import FIT_BATCH as FIT_BATCH
+from ebmjax.samplers._autoregressive import Autoregressive as Autoregressive
+from ebmjax.samplers._autoregressive import fit_autoregressive as fit_autoregressive
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
 from ebmjax.samplers._chains import start_chain as start_chain
@@ -68,11 +71,13 @@ from ebmjax.samplers._tempered_mala import tempered_mala as tempered_mala
 from ebmjax.samplers._tempered_mala import tempered_mala_init as tempered_mala_init
 from ebmjax.samplers._tempered_mala import tempered_mala_step as tempered_mala_step
 from ebmjax.samplers._tilted_langevin import FactorGaussian as FactorGaussian
-from ebmjax.samplers._tilted_langevin import factor_gaussian_start as factor_gaussian_start
 from ebmjax.samplers._tilted_langevin import fit_factor_gaussian as fit_factor_gaussian
 from ebmjax.samplers._tilted_langevin import tilted_langevin as tilted_langevin
 from ebmjax.samplers._tilted_langevin import tilted_langevin_init as tilted_langevin_init
 from ebmjax.samplers._tilted_langevin import tilted_langevin_step as tilted_langevin_step
+from ebmjax.samplers._tilted_metropolis import tilted_metropolis as tilted_metropolis
+from ebmjax.samplers._tilted_metropolis import tilted_metropolis_init as tilted_metropolis_init
+from ebmjax.samplers._tilted_metropolis import tilted_metropolis_step as tilted_metropolis_step
 from ebmjax.samplers._underdamped_langevin import underdamped_langevin as underdamped_langevin
 from ebmjax.samplers._underdamped_langevin import (
     underdamped_langevin_init as underdamped_langevin_init,

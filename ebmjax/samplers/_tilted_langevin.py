@@ -1,5 +1,6 @@
 """Langevin dynamics of a Gaussian that a network tilts, in the Gaussian's own coordinates."""
 
+import math
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -20,7 +21,6 @@ from ebmjax.samplers._langevin import (
     log_proposal_ratio,
 )
 from ebmjax.samplers._margins import Margins
-from ebmjax.samplers._starts import StartFn
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import multiply
 from ebmjax.types import Key, LogDensityFn, PyTree
@@ -52,6 +52,16 @@ class FactorGaussian(NamedTuple):
     rest: jax.Array
     log_weights: jax.Array
     margins: Margins | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a position."""
+        return self.mean.shape[1:]
+
+    def draw(self, key: Key, index: Any) -> jax.Array:
+        """Returns a draw of the Gaussian at ``index``."""
+        own = self.one(index)
+        return own.place_apart(*own.draw_noise(key))
 
     def one(self, index: Any) -> "FactorGaussian":
         """Returns the Gaussian at ``index``, an int32 scalar."""
@@ -112,18 +122,19 @@ class FactorGaussian(NamedTuple):
         return along, flat - multiply(self.directions, along)
 
     def log_densities(self, x: jax.Array) -> jax.Array:
-        """Returns the log density of every Gaussian (c,) at ``x``, up to one constant of all."""
+        """Returns the log density of every Gaussian (c,) at ``x``."""
         g, slopes = self.gaussianise(x)
+        constant = 0.5 * g.size * math.log(2 * math.pi)
 
         def log_density(own: FactorGaussian) -> jax.Array:
             along, left = own.whiten(g - own.mean, -1.0)
             return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2)) - own.log_volume()
 
         axes: Any = FactorGaussian(0, None, 0, 0, 0, None)  # type: ignore[arg-type]
-        return jax.vmap(log_density, (axes,))(self) + jnp.sum(slopes)
+        return jax.vmap(log_density, (axes,))(self) + jnp.sum(slopes) - constant
 
     def log_density(self, x: jax.Array) -> jax.Array:
-        """Returns the log density of their mixture, up to a constant."""
+        """Returns the log density of their mixture."""
         return jax.nn.logsumexp(self.log_densities(x) + self.log_weights)
 
     def find_likeliest(self, x: jax.Array) -> jax.Array:
@@ -187,16 +198,6 @@ def _principal(flat: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.
         vectors = np.linalg.qr(centred.T @ vectors)[0]
     rest = max(np.sum(centred**2) / num - np.sum(values), 0.0) / max(size - count, 1)
     return mean, vectors, values, rest
-
-
-def factor_gaussian_start(base: FactorGaussian) -> StartFn:
-    """Returns starts drawn from the Gaussian whose index is the label."""
-    return jax.tree_util.Partial(_draw_start, base)
-
-
-def _draw_start(base: FactorGaussian, key: Key, label: Any) -> jax.Array:
-    own = base.one(label)
-    return own.place_apart(*own.draw_noise(key))
 
 
 class TiltedLangevinState(NamedTuple):

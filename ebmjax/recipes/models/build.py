@@ -130,6 +130,7 @@ class Experiment(NamedTuple):
       use: ``state -> model``, the trained model: see ``ImageModel``.
       about_data: lines that say which data were read and what was done to them.
       config: the configuration with what the images have chosen.
+      save: writes what was fitted before training to the run's folder.
     """
 
     state: TrainState
@@ -145,6 +146,7 @@ class Experiment(NamedTuple):
     use: Callable[[TrainState], Any] | None = None
     about_data: tuple[str, ...] = ()
     config: Config | None = None
+    save: Callable[[], None] = lambda: None
 
 
 def assemble(

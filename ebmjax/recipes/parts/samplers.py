@@ -306,9 +306,12 @@ def _make_users(part: UserPart, log_density_fn: Any, **hyperparameters: Any) -> 
     return Sampler(init, step)
 
 
-def bind_sampler(
-    chosen: Chosen, section: Config, base: samplers.FactorGaussian | None = None
-) -> Callable[..., Any]:
+def is_autoregressive(base: Any) -> bool:
+    """Returns whether chains that tilt ``base`` move by redraws."""
+    return isinstance(base, samplers.Autoregressive)
+
+
+def bind_sampler(chosen: Chosen, section: Config, base: Any = None) -> Callable[..., Any]:
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
 
     Scores are clipped first; then the box acts, and the step falls along the chain.
@@ -317,7 +320,8 @@ def bind_sampler(
     Args:
       chosen: already checked by ``chosen.check``.
       section: ``config.sampler``, of which the box and what every chain has are read.
-      base: Gaussians that a sampler tilts; None for N(0, I).
+      base: density that a sampler tilts; None for N(0, I). Where it is autoregressive, its redraws
+        take the place of Langevin moves.
     """
     box = section.get("box", "none")
     of_all = ("max_score", "low", "high", "final_step_fraction")
@@ -329,6 +333,9 @@ def bind_sampler(
     ) -> Any:
         max_score, low, high = habits["max_score"], habits["low"], habits["high"]
         make = functools.partial(chosen.entry.make, **options)
+        if is_autoregressive(given.get("base", options.get("base"))):
+            moves = {"base": options["base"], "temperature": options["temperature"], **given}
+            return samplers.tilted_metropolis(log_density_fn, **moves)
         if chosen.entry.needs == FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
             if getattr(log_density_fn, "first_layer", None) is None or log_density_fn.head is None:
@@ -361,18 +368,17 @@ def bind_sampler(
     return functools.partial(make_bound, options=options, habits=habits)
 
 
-def chain_kind(
-    chosen: Chosen, section: Config, base: samplers.FactorGaussian | None, axis_name: AxisName
-) -> ChainKind:
+def chain_kind(chosen: Chosen, section: Config, base: Any, axis_name: AxisName) -> ChainKind:
     """Returns the chains of a sampler in training, see ``bind_sampler``.
 
     ``axis_name`` is of the shards whose interacting samples are one system.
     """
     entry = chosen.entry
+    adapts = entry.adapts and not (entry.needs == BASE and is_autoregressive(base))
     return ChainKind(
         sampler=bind_sampler(chosen, section, base),
         num_steps=section.num_steps,
-        target_acceptance=section.get("target_acceptance") if entry.adapts else None,
+        target_acceptance=section.get("target_acceptance") if adapts else None,
         is_interacting=entry.interacts,
         axis_name=axis_name if entry.interacts else None,
         step_size=chosen.options.get("step_size", 1.0),

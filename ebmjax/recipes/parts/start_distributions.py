@@ -1,6 +1,7 @@
 """Distributions that chains start from."""
 
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from ebmjax import data, samplers
+from ebmjax import data, networks, samplers
 from ebmjax._phases import phase
 from ebmjax._stored import map_rows
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -18,32 +19,35 @@ MOST_FITTED = 4000
 """Images that Gaussians are fitted to, at most: their products take seconds."""
 SMALLEST_AMPLITUDE = 0.1
 """Added to amplitudes of a spectrum, in sums of pixels in [-1, 1], whose logarithm is taken."""
-NUM_CLUSTERS, LEAST_IN_CLUSTER = (1, 2, 4, 8, 16, 32), 10
-"""Clusters of a class, or of images without classes, and images of one, at least."""
-NUM_DIRECTIONS, SHRINKAGES = (4, 16, 64), (0.03, 0.1, 0.3)
-"""Directions of a Gaussian that are tried, and shares by which variances go to their mean."""
-MOST_GAUSSIANS, NUM_ROUNDS, SMALLEST_VARIANCE = 64, 3, 1e-4
-"""Gaussians of a mixture, at most; rounds in which images choose theirs anew; and a variance."""
+LEAST_HELD, MOST_HELD = 10, 400
+"""Images below which none are held out, and held out at most: a fifth between these."""
+NUM_DIRECTIONS, SHRINKAGES, SMALLEST_VARIANCE = (4, 16, 64), (0.03, 0.1, 0.3), 1e-4
+"""Directions of a Gaussian that are tried, shares by which variances go to their mean, and one."""
+MOST_COMPONENTS, MOST_PIXELS = 64, 32**2
+"""Classes and pixels up to which an autoregressive density is tried, whose draws take as long."""
+BASE_FILE = "base.npz"
+"""File of an autoregressive density in a run's folder."""
+NUM_STEPS, PIXELS_SEEN, EPOCHS = (1000, 6000), 1_200_000, 40
+"""Updates of its fit: by pixels of an image, between these, and in so many epochs at most."""
 
 
 class Base(NamedTuple):
-    """A mixture of Gaussians that chains start from and that a network tilts.
+    """A density of images that chains start from and that a network tilts.
 
     Attributes:
-      gaussians: of all clusters, of normal variables that stand for pixels.
-      classes: class of each Gaussian, (c,); 0 where images have none.
+      density: a mixture of Gaussians, of normal variables that stand for pixels; or autoregressive.
+      classes: class of each component, (c,).
     """
 
-    gaussians: samplers.FactorGaussian
+    density: samplers.FactorGaussian | samplers.Autoregressive
     classes: jax.Array
 
     def draw(self, key: Key, label: Any) -> jax.Array:
         """Returns one draw of the class ``label``, or of any where it is below 0."""
         choice_key, start_key = jax.random.split(key)
         is_own = (self.classes == label) | (label < 0)
-        logits = jnp.where(is_own, self.gaussians.log_weights, -jnp.inf)
-        chosen = jax.random.categorical(choice_key, logits)
-        return samplers.factor_gaussian_start(self.gaussians)(start_key, chosen)
+        logits = jnp.where(is_own, self.density.log_weights, -jnp.inf)
+        return self.density.draw(start_key, jax.random.categorical(choice_key, logits))
 
     def draw_any(self, key: Key, label: Any) -> jax.Array:
         """Returns one draw of any class."""
@@ -57,76 +61,86 @@ def rescale_images(train: data.ImageData) -> Any:
     )
 
 
-def fit_base(train: data.ImageData, has_classes: bool) -> tuple[Base, str]:
-    """Returns the mixture under which held-out images are likeliest, and a line about it.
+def fit_base(train: data.ImageData) -> tuple[Base, str]:
+    """Returns the density under which held-out images are likeliest, and a line about it.
 
-    Pixels are mapped to normal variables by histograms. Every class, or the set of all images, is
-    split in clusters. The numbers of clusters and of directions, and a shrinkage of variances, are
-    chosen by a fifth of at most ``MOST_FITTED`` images.
+    It is a Gaussian of every class behind histograms of pixels, whose number of directions and
+    shrinkage are chosen, too; or it is autoregressive. A fifth of the images is held out, and at
+    most ``MOST_FITTED`` are used.
     """
-    labels = np.asarray(train.labels) if has_classes else np.zeros(len(train.images), np.int32)
-    names = np.unique(labels)
+    names, labels = np.unique(train.labels, return_inverse=True)
     most = max(MOST_FITTED // len(names), 2)
-    places = np.concatenate([np.flatnonzero(labels == name)[:most] for name in names])
-    shares, labels = [np.mean(labels == name) for name in names], labels[places]
+    places = np.concatenate([np.flatnonzero(labels == own)[:most] for own in range(len(names))])
+    shares, labels = np.bincount(labels) / len(labels), labels[places]
     rng = np.random.default_rng(0)
     images = np.asarray(train.images[places])
     x = ((images + rng.random(images.shape)) / 128.0 - 1.0).astype(np.float32)
-    is_in = rng.permutation(len(x)) >= (len(x) // 5 if len(x) >= LEAST_IN_CLUSTER else 0)
+    num_held = min(len(x) // 5, MOST_HELD) if len(x) >= LEAST_HELD else 0
+    is_in = rng.permutation(len(x)) >= num_held
     is_in[np.unique(labels, return_index=True)[1]] = True  # of every class one
     is_out = is_in if is_in.all() else ~is_in
-    largest = min(MOST_FITTED, len(x)) / len(names)
-    counts = [
-        count
-        for count in NUM_CLUSTERS
-        if count * max(LEAST_IN_CLUSTER / largest, len(names) / MOST_GAUSSIANS) <= 1
-    ]
-    found: dict[Plan, float] = {}
-    with phase(f"Gaussians of {len(names)} classes, of {len(x):,} images"):
+    pixels, found = images[0, ..., 0].size, {}
+    with phase(f"base of {len(names)} classes, of {len(x):,} images"):
         z, slopes = _gaussianise(samplers.fit_margins(x[is_in]), x)
-        constant = np.mean(slopes[is_out]) - 0.5 * z[0].size * math.log(2 * math.pi)
-
-        def judge(is_of_spectra: bool, num_clusters: int, num_directions: int) -> None:
-            plan = Plan(is_of_spectra, num_clusters, num_directions)
-            fitted, classes = _fit(z[is_in], labels[is_in], x[is_in], plan)
+        for number in NUM_DIRECTIONS:
+            fitted = _fit(z[is_in], labels[is_in], number)
             for share in SHRINKAGES:
-                scores = _score(z[is_out], _weigh(_shrink(fitted, share), classes, shares))
-                score = np.mean(logsumexp(scores, axis=1)) + constant
-                found[plan._replace(shrinkage=share)] = float(score)
-
-        for count in counts or [1]:
-            for is_of_spectra in (False, True)[: min(count, 2)]:
-                judge(is_of_spectra, count, NUM_DIRECTIONS[1])
-        best = max(found, key=found.__getitem__)
-        for num_directions in (NUM_DIRECTIONS[0], *NUM_DIRECTIONS[2:]):
-            judge(*best[:2], num_directions)
-        best = max(found, key=found.__getitem__)
-        margins = samplers.fit_margins(x)
-        fitted, classes = _fit(_gaussianise(margins, x)[0], labels, x, best)
-    simple = max(value for plan, value in found.items() if plan.num_clusters == 1)
+                scores = _score(z[is_out], _weigh(_shrink(fitted, share), shares))
+                score = np.mean(logsumexp(scores, axis=1) + slopes[is_out])
+                found[number, share] = float(score)
+        best, nats, margins = max(found, key=found.__getitem__), -math.inf, samplers.fit_margins(x)
+        fitted = _shrink(_fit(_gaussianise(margins, x)[0], labels, best[0]), best[1])
+        density: Any = fitted._replace(margins=margins)
+        about = "a Gaussian a class"
+        if pixels <= MOST_PIXELS and len(names) <= MOST_COMPONENTS:
+            steps = int(np.clip(PIXELS_SEEN // pixels, *NUM_STEPS))
+            steps = min(steps, EPOCHS * len(x) // samplers.FIT_BATCH)
+            own, nats = samplers.fit_autoregressive(images, labels, is_out, num_steps=steps)
+        if nats > found[best]:
+            density, about = own, "autoregressive"
     about = (
-        f"base of the density: {len(classes)} Gaussians of {best.num_directions} directions, "
-        f"{found[best]:.1f} nats of held-out images; one for each class has {simple:.1f}"
+        f"base of the density: {about}. Held-out images have {found[best]:.1f} nats by a Gaussian "
+        f"a class, {nats:.1f} by pixel after pixel"
     )
-    fitted = _weigh(_shrink(fitted, best.shrinkage), classes, shares)
-    return Base(fitted._replace(margins=margins), jnp.asarray(classes)), about
+    return Base(_weigh(density, shares), jnp.asarray(names, jnp.int32)), about
 
 
-class Plan(NamedTuple):
-    """A mixture that is tried: clusters of a class, by spectra or by pixels, and Gaussians."""
+def write_base(base: Base | None, folder: Path) -> None:
+    """Writes an autoregressive base to the folder of a run, once; others are soon fitted again."""
+    if base is None or not isinstance(base.density, samplers.Autoregressive):
+        return
+    density, file = base.density, folder / BASE_FILE
+    if not file.exists():
+        named = {name: getattr(density, name) for name in ("edges", "log_weights")}
+        temporary = file.with_name(f".{BASE_FILE}")
+        np.savez(temporary, classes=base.classes, **named, **density.params)
+        temporary.replace(file)
 
-    is_of_spectra: bool
-    num_clusters: int
-    num_directions: int
-    shrinkage: float = 0.1
+
+def read_base(folder: Path) -> tuple[Base, str] | None:
+    """Returns what ``write_base`` wrote, and a line about it; None without a file.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    file = folder / BASE_FILE
+    if not file.is_file():
+        return None
+    try:
+        params = {name: jnp.asarray(x) for name, x in networks.read_tensors(file).items()}
+        classes, edges, log_weights = map(params.pop, ("classes", "edges", "log_weights"))
+        base = Base(samplers.Autoregressive(params, edges, log_weights), classes)
+        jax.eval_shape(base.draw_any, jax.random.key(0), 0)
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{file}, the base of the run's density, cannot be read: {error} Bring it back, or train"
+            " in a new folder."
+        ) from error
+    return base, f"base of the density: autoregressive, from {file}"
 
 
-def _weigh(fitted: Any, classes: np.ndarray, shares: Any) -> samplers.FactorGaussian:
-    """Returns the Gaussians with each class's share of all images, though fewer were taken."""
-    weights = np.exp(np.asarray(fitted.log_weights))
-    places = np.unique(classes, return_inverse=True)[1]
-    weights *= (shares / np.bincount(places, weights))[places]
-    return fitted._replace(log_weights=jnp.asarray(np.log(weights / weights.sum()), jnp.float32))
+def _weigh(fitted: Any, shares: np.ndarray) -> Any:
+    """Returns the density with each class's share of all images, though fewer were taken."""
+    return fitted._replace(log_weights=jnp.asarray(np.log(shares), jnp.float32))
 
 
 def _gaussianise(margins: samplers.Margins, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,31 +148,9 @@ def _gaussianise(margins: samplers.Margins, x: np.ndarray) -> tuple[np.ndarray, 
     return z, slopes.reshape(len(x), -1).sum(axis=1)
 
 
-def _fit(
-    z: np.ndarray, labels: np.ndarray, x: np.ndarray, plan: Plan
-) -> tuple[samplers.FactorGaussian, np.ndarray]:
-    """Returns Gaussians of clusters of z (n, *shape), and the class of each.
-
-    The clusters of a class start as equal parts, by normal variables or by the log amplitudes of
-    the images' spectrum, which do not change when a texture is shifted.
-    """
-    clusters, features = np.zeros(len(z), np.int64), z
-    if plan.is_of_spectra:
-        features = np.log(np.abs(np.fft.rfft2(x, axes=(1, 2))) + SMALLEST_AMPLITUDE)
-    for label in np.unique(labels):
-        own = labels == label
-        halved = _halve(features[own], min(plan.num_clusters, own.sum() // LEAST_IN_CLUSTER))
-        clusters[own] = clusters.max() + 1 + halved
-    for left in range(NUM_ROUNDS if plan.num_clusters > 1 else 0, -1, -1):
-        clusters = np.unique(clusters, return_inverse=True)[1]
-        classes = labels[np.unique(clusters, return_index=True)[1]]
-        fitted = samplers.fit_factor_gaussian(
-            z, clusters, num_directions=plan.num_directions, jitter=SMALLEST_VARIANCE
-        )
-        if left:
-            scores = _score(z, _shrink(fitted, plan.shrinkage))
-            clusters = np.where(classes == labels[:, None], scores, -np.inf).argmax(axis=1)
-    return fitted, classes
+def _fit(z: np.ndarray, labels: np.ndarray, number: int) -> samplers.FactorGaussian:
+    """Returns Gaussians of classes, of which z are (n, *shape)."""
+    return samplers.fit_factor_gaussian(z, labels, num_directions=number, jitter=SMALLEST_VARIANCE)
 
 
 def _shrink(fitted: samplers.FactorGaussian, share: float) -> samplers.FactorGaussian:
@@ -183,27 +175,14 @@ def _score(z: np.ndarray, q: samplers.FactorGaussian) -> np.ndarray:
         along = np.square(centred @ np.asarray(q.directions)[:, is_own])
         squares = along @ (1 / own - 1 / rest) + np.sum(centred**2, axis=1) / rest
         volume = np.sum(np.log(own)) + (flat.shape[1] - len(own)) * np.log(rest)
-        scores.append(log_weight - 0.5 * (squares + volume))
+        scores.append(log_weight - 0.5 * (squares + volume + flat.shape[1] * math.log(2 * math.pi)))
     return np.stack(scores, axis=1)
 
 
-def _halve(features: np.ndarray, num: int) -> np.ndarray:
-    """Returns labels (n,) of features (n, *shape), halved at medians of a principal component."""
-    labels = np.zeros(len(features), np.int64)
-    for _ in range(int(math.log2(max(num, 1)))):
-        for places in [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]:
-            own = features[places]
-            first = samplers.fit_factor_gaussian(own, num_directions=1).directions
-            order = np.argsort(own.reshape(len(own), -1) @ np.asarray(first)[:, 0])
-            labels[places] *= 2
-            labels[places[order[len(order) // 2 :]]] += 1
-    return labels
-
-
-def log_base(base: samplers.FactorGaussian, temperature: float, x: jax.Array) -> jax.Array:
+def log_base(base: Any, temperature: float, x: jax.Array) -> jax.Array:
     """Returns T log q of images x (..., *shape), which samplers that tilt q add to the network."""
-    found = jax.vmap(base.log_density)(x.reshape(-1, *base.mean.shape[1:]))
-    return temperature * found.reshape(x.shape[: x.ndim - base.mean.ndim + 1])
+    found = jax.vmap(base.log_density)(x.reshape(-1, *base.shape))
+    return temperature * found.reshape(x.shape[: x.ndim - len(base.shape)])
 
 
 def make_start(

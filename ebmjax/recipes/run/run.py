@@ -302,6 +302,7 @@ def launch(
     if mode == "all":
         run.experiment.check_evaluate()
     training.on_first(lambda: run_folder.prepare(run.path, config))
+    training.on_first(run.experiment.save)
     print(f"{name} -> {run.path}", flush=True)
     program, *arguments = sys.argv
     program = f"python {shlex.quote(program)}" if program.endswith(".py") else program

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,12 +24,12 @@ from ebmjax.recipes.evaluators.density import grid_of, learned_on_grid
 from ebmjax.recipes.evaluators.inpainting import Given
 from ebmjax.recipes.models.build import ImageModel
 from ebmjax.recipes.models.energy.checks import find_samplers
-from ebmjax.recipes.models.energy.parts import chain_plan, fit_base
+from ebmjax.recipes.models.energy.parts import chain_plan, find_base
 from ebmjax.recipes.parts.objectives import chains_beta
 from ebmjax.recipes.parts.points_data import Truth
-from ebmjax.recipes.parts.samplers import FIRST_LAYER, temperature
+from ebmjax.recipes.parts.samplers import FIRST_LAYER, is_autoregressive, temperature
 from ebmjax.recipes.parts.start_distributions import Base
-from ebmjax.samplers import FactorGaussian, StartFn, position_of
+from ebmjax.samplers import StartFn, position_of
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -124,7 +125,7 @@ class EnergyModel(ImageModel):
         """Returns the log density of one image or point, up to a constant."""
         return jax.nn.logsumexp(self.logits_of(trained, x[None])[0])
 
-    def tilted(self) -> tuple[FactorGaussian, LogDensityFn, float] | None:
+    def tilted(self) -> tuple[Any, LogDensityFn, float] | None:
         """Returns q, f and T of a density q(x) exp(f(x)) on the whole space; None for another.
 
         T is the temperature at which ``log_density`` is that of the chains.
@@ -137,7 +138,7 @@ class EnergyModel(ImageModel):
             logits = self.logits_fn(trained.params, trained.statistics, x[None])[0]
             return jax.nn.logsumexp(self.output_scale * logits) / heat
 
-        return self.base.gaussians, tilt, heat
+        return self.base.density, tilt, heat
 
     @property
     def logits(self) -> Partial:
@@ -262,17 +263,25 @@ class EnergyModel(ImageModel):
         """
         plan, mask = self.find_plan().single(num, num_steps or self.num_chain_steps), given.mask
         (name, chosen), *_ = find_samplers(self.config).items()
+        density: Any = self.base and self.base.density
         refused = {
             "move in a network's first layer": chosen.entry.needs == FIRST_LAYER,
-            "stay in the Gaussian where they start": plan.log_base and given.operator,
+            "stay in the Gaussian where they start": (
+                plan.log_base and given.operator and not is_autoregressive(density)
+            ),
         }
         if why := [why for why, is_so in refused.items() if is_so]:
             raise ConfigError(f"chains of {name} cannot use what is given: they {why[0]}.")
         kind, base, more = plan.kinds[name], None, None
         if self.base is not None and plan.log_base is not None:
-            gaussians = samplers.condition_gaussian(self.base.gaussians, given.images, mask)
-            base = self.base._replace(gaussians=gaussians)
-            more = {"mean": gaussians.mean, "log_weights": gaussians.log_weights}
+            if is_autoregressive(density):
+                images = jnp.asarray(given.images)
+                places = np.arange(images[0].size).reshape(images[0].shape)[mask]
+                density, more = density._replace(places=jnp.asarray(places)), {"given": images}
+            else:
+                density = samplers.condition_gaussian(density, given.images, mask)
+                more = {"mean": density.mean, "log_weights": density.log_weights}
+            base = self.base._replace(density=density)
         scale = (given.noise or 1.0) / (temperature(chosen) or 1.0) ** 0.5
         is_summed = self.config.model.is_conditional and not self.has_labels and label is None
 
@@ -283,8 +292,8 @@ class EnergyModel(ImageModel):
             turns = labels if label is not None else jnp.arange(num) % plan.num_classes
             draw, make = (lambda *of: start_fn(*of)[mask]), kind.sampler
             if base is not None:
-                own = base._replace(gaussians=base.gaussians._replace(**more))
-                draw, make, turns = own.draw, partial(make, base=own.gaussians), labels
+                own = base._replace(density=base.density._replace(**more))
+                draw, make, turns = own.draw, partial(make, base=own.density), labels
             starts = ends = jax.vmap(draw)(jax.random.split(start_key, num), turns)
             of_class, every = self.densities_of(trained), jnp.arange(plan.num_classes)
             f = of_class(labels[0])
@@ -293,7 +302,7 @@ class EnergyModel(ImageModel):
             if given.operator is not None:
                 f = densities.observe(f, given.operator, observed, scale)
             f = densities.condition(f, image, mask)
-            if chosen.entry.adapts and chosen.entry.rejects:
+            if chosen.entry.adapts and chosen.entry.rejects and not is_autoregressive(density):
                 steps: Any = {"num_steps": kind.num_steps, "step_size": kind.step_size}
                 find = lambda step_size, _: make(f, step_size=step_size)  # noqa: E731
                 found = samplers.warm_up(warm_key, find, starts, adapts_metric=False, **steps)
@@ -344,9 +353,8 @@ class EnergyModel(ImageModel):
         """
 
         def make() -> Any:
-            plan = self.plan or chain_plan(
-                self.config, self.train, fit_base(self.config, self.train)[0]
-            )
+            given = self.config, self.train
+            plan = self.plan or chain_plan(*given, find_base(*given, Path())[0])
             alone = self.network._replace(policy=NormPolicy(chains="running"))
             model = replace(self, network=alone, plan=plan)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -190,17 +191,23 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
     )
 
 
-def fit_base(config: Config, train: data.ImageData) -> tuple[starts.Base | None, str]:
-    """Returns the mixture that the sampler tilts, or from which images without classes start."""
-    has_classes = config.family == "joint" or config.model.is_conditional
+def find_base(
+    config: Config, train: data.ImageData, folder: Path
+) -> tuple[starts.Base | None, tuple[str, ...]]:
+    """Returns the density that the sampler tilts, or that images without classes start from.
+
+    That of a run which has begun is in its folder. A line about it comes with it.
+    """
     needs_base = any(one.entry.needs == BASE for one in checks.find_samplers(config).values())
-    if needs_base or (config.sampler.buffer.start == "informative" and not has_classes):
-        return starts.fit_base(train, has_classes)
-    return None, ""
+    has_classes = config.family == "joint" or config.model.is_conditional
+    if not needs_base and (has_classes or config.sampler.buffer.start != "informative"):
+        return None, ()
+    base, about = starts.read_base(folder) or starts.fit_base(train)
+    return base, (about,)
 
 
 def chain_plan(config: Config, train: data.ImageData, base: Any = None) -> learning.ChainPlan:
-    """Returns the plan of negatives, whose sampler may tilt the ``base`` of ``fit_base``."""
+    """Returns the plan of negatives, whose sampler may tilt the ``base`` of ``find_base``."""
     section, buffer, num_shards = config.sampler, config.sampler.buffer, config.mesh.num_shards
     num_classes, num_kept = checks.count_blocks(config), buffer.get("num_kept")
     has_classes = config.family == "joint" or config.model.is_conditional
@@ -218,13 +225,13 @@ def chain_plan(config: Config, train: data.ImageData, base: Any = None) -> learn
     options = dict(section.get("augmentation", {"name": "none"}))
     if options.pop("name") == "image":
         augment = partial(data.augment_starts, low=section.low, high=section.high, **options)
-    gaussians, log_q = base and base.gaussians, None
-    if gaussians and any(one.entry.needs == BASE for one in chosen.values()):
+    density, log_q = base and base.density, None
+    if density and any(one.entry.needs == BASE for one in chosen.values()):
         # The first sampler's temperature counts.
         heat = next(iter(chosen.values())).options["temperature"]
-        log_q = partial(starts.log_base, gaussians, heat)
+        log_q = partial(starts.log_base, density, heat)
     return learning.ChainPlan(
-        kinds={n: chain_kind(one, section, gaussians, SHARD_AXES) for n, one in chosen.items()},
+        kinds={n: chain_kind(one, section, density, SHARD_AXES) for n, one in chosen.items()},
         num_samples=section.num_samples // num_shards,
         start_fn=starts.make_start(buffer, train, base, is_conditional=config.model.is_conditional),
         reinit_prob=buffer.reinit_prob,

@@ -14,6 +14,7 @@ from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel
 from ebmjax.recipes.parts import image_data, points_data
 from ebmjax.recipes.parts.objectives import draws, warn_of_objective
+from ebmjax.recipes.parts.start_distributions import write_base
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
@@ -39,7 +40,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params, statistics = jax.jit(init)(network_key)
     view = parts.make_view(config, config.data.get("augment_positives", True))
     classified_view = parts.make_view(config, is_classified=True) if is_joint else None
-    base, about_base = parts.fit_base(config, train) if has_density else (None, "")
+    base, about_base = parts.find_base(config, train, workdir) if has_density else (None, ())
     chain_plan = parts.chain_plan(config, train, base) if has_density else None
     trained_by = chain_plan if has_chains else None
 
@@ -60,7 +61,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     made = common.assemble(
         model,
         workdir,
-        images._replace(about=(*about, *([about_base] if base else ()))),
+        images._replace(about=(*about, *about_base)),
         plan=plan,
         data=learnt,
         params=params,
@@ -90,6 +91,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             plan=trained_by,
         ),
         kept=("buffer", "statistics") if is_joint else ("buffer",),
+        save=partial(write_base, base, workdir),
     )
     if truth is not None:
         made.check_evaluate()  # a grid that suits the points is needed from the first step on
