@@ -40,15 +40,15 @@ class Autoregressive(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape (height, width, channels) of an image."""
-        return (*self.params["place"].shape[:2], len(self.params["bias"]))
+        return (*self.params["place"].shape[:2], self.params["bias"].shape[1])
 
     def log_densities(self, x: jax.Array) -> jax.Array:
         """Returns the log density of every component (c,) at a position ``x``.
 
         Where pixels are given, it is that of the whole image.
         """
-        labels = jnp.arange(len(self.log_weights))
-        return jax.vmap(lambda label: jnp.sum(self.log_terms(self._place(x), label)))(labels)
+        image, labels = self._place(x), jnp.arange(len(self.log_weights))
+        return jax.lax.map(lambda label: jnp.sum(self.log_terms(image, label)), labels)
 
     def log_density(self, x: jax.Array) -> jax.Array:
         """Returns the log density of the mixture."""
@@ -97,10 +97,17 @@ class Autoregressive(NamedTuple):
         parts = [
             padded[i : i + height, j : j + width] for i, j in np.ndindex(radius + 1, 2 * radius + 1)
         ][:count]
-        hidden = self._hidden(jnp.concatenate(parts, axis=-1), self.params["place"], component)
-        logits = [self._logits(hidden, values, k) for k in range(channels)]
-        found = jax.nn.log_softmax(jnp.stack(logits, axis=-2)) - jnp.log(jnp.diff(self.edges))
-        return jnp.take_along_axis(found, symbols[..., None], axis=-1)[..., 0]
+        log_widths = jnp.log(jnp.diff(self.edges))
+
+        def score(near: jax.Array, place: jax.Array, own: Any, chosen: Any) -> jax.Array:
+            hidden = self._hidden(near, place, component)
+            logits = jnp.stack([self._logits(hidden, own, component, k) for k in range(channels)])
+            at = jnp.arange(channels), chosen
+            return jax.nn.log_softmax(logits)[at] - log_widths[chosen]
+
+        of_rows = jax.vmap(jax.vmap(score))
+        near = jnp.concatenate(parts, axis=-1)
+        return of_rows(near, self.params["place"], values, symbols)
 
     def _redraw(self, key: Key, image: jax.Array, component: Any, is_free: Any) -> jax.Array:
         """Returns ``image`` with its free pixels drawn one after the other."""
@@ -117,7 +124,7 @@ class Autoregressive(NamedTuple):
             hidden = self._hidden(patch, self.params["place"][i, j], component)
             values, drawn = padded[i + radius, j + radius], []
             for k in range(channels):
-                shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, k)))
+                shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, component, k)))
                 drawn.append(jnp.sum(shares[:-1] < choices[i, j, k]))
                 new = jnp.where(is_free[i, j, k], centres[drawn[-1]], values[k])
                 values = values.at[k].set(new)
@@ -133,10 +140,10 @@ class Autoregressive(NamedTuple):
         first = jax.nn.relu(near @ p["context"] + place + p["component"][component])
         return first + jax.nn.relu(first @ p["hidden"] + p["hidden_component"][component])
 
-    def _logits(self, hidden: jax.Array, values: jax.Array, channel: int) -> jax.Array:
+    def _logits(self, hidden: jax.Array, values: jax.Array, component: Any, channel: int) -> Any:
         p = self.params
         own = values[..., :channel] @ p["channels"][channel, :channel]
-        return jax.nn.relu(hidden + own) @ p["out"][channel] + p["bias"][channel]
+        return jax.nn.relu(hidden + own) @ p["out"][channel] + p["bias"][component, channel]
 
     def _radius(self) -> int:
         """Pixels that the network sees to each side and above: of 2 r (r + 1) values a channel."""
@@ -181,7 +188,7 @@ def fit_autoregressive(
     Args:
       images: (n, height, width, channels), uint8.
       labels: components (n,), integers from 0, every one of them there.
-      is_held: (n,), bools; True for images that only judge the fit.
+      is_held: (n,), bools; True for images that only judge the fit. Without any, all judge.
       radius: pixels that the network sees to each side and above.
       width: of the network.
       num_bins: of grey levels that are not common, at most.
@@ -201,10 +208,11 @@ def fit_autoregressive(
         jnp.asarray(edges / 128.0 - 1.0, jnp.float32),
         jnp.asarray(np.log(np.bincount(labels) / len(labels)), jnp.float32),
     )
+    start.params["bias"] = jnp.log(_count(np.searchsorted(edges, images, "right") - 1, labels))
     x, y = jnp.asarray((images + 0.5) / 128.0 - 1.0, jnp.float32), jnp.asarray(labels)
     steps = max(num_steps // NUM_LOOKS, 1)
     optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, steps * NUM_LOOKS))
-    (kept,), (held,) = np.nonzero(~is_held), np.nonzero(is_held)
+    (kept,), (held,) = np.nonzero(~is_held), np.nonzero(is_held if is_held.any() else ~is_held)
 
     def log_density(params: Any, at: Any) -> jax.Array:
         return jnp.sum(start._replace(params=params).log_terms(x[at], y[at]))
@@ -245,6 +253,17 @@ def _find_edges(counts: np.ndarray, num_bins: int) -> np.ndarray:
     return np.concatenate([[0], 1 + np.flatnonzero(starts), [256]])
 
 
+def _count(symbols: np.ndarray, labels: np.ndarray) -> jax.Array:
+    """Returns shares of bins (components, channels, b), which lean on those of all components."""
+    num_bins, num_channels = symbols.max() + 1, symbols.shape[-1]
+    flat = symbols.reshape(len(symbols), -1, num_channels)
+    counts = np.stack([np.sum(flat == one, axis=1) for one in range(num_bins)], axis=-1) + 0.0
+    whole = counts.sum(axis=0) + 1.0
+    own = np.stack([counts[labels == one].sum(axis=0) for one in range(labels.max() + 1)])
+    own += 10 * whole / whole.sum(axis=-1, keepdims=True)
+    return jnp.asarray(own / own.sum(axis=-1, keepdims=True), jnp.float32)
+
+
 def _init(
     shape: tuple[int, ...], num_components: int, radius: int, width: int, num_bins: int
 ) -> dict[str, jax.Array]:
@@ -262,5 +281,5 @@ def _init(
         "hidden_component": normal(200, num_components, width),
         "channels": normal(4, channels, channels, width),
         "out": jnp.zeros((channels, width, num_bins)),
-        "bias": jnp.zeros((channels, num_bins)),
+        "bias": jnp.zeros((num_components, channels, num_bins)),
     }

@@ -42,7 +42,6 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "mesh.num_shards": 2,
     "evals.every_epochs": None,
-    "evals.num_chain_steps": 200,
 }
 # The network is a factory's, which model.dtype does not reach.
 VARIANTS = {"bfloat16": {"model.options.dtype": "bfloat16"}}

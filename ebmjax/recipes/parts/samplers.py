@@ -23,6 +23,8 @@ from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.types import Sampler
 
+STEPS_OF_A_REDRAW = 5
+"""Steps of ``sampler.num_steps`` for which a chain that tilts an autoregressive base takes one."""
 FIRST_LAYER, BASE = "first_layer", "base"
 """Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
 
@@ -374,10 +376,11 @@ def chain_kind(chosen: Chosen, section: Config, base: Any, axis_name: AxisName) 
     ``axis_name`` is of the shards whose interacting samples are one system.
     """
     entry = chosen.entry
-    adapts = entry.adapts and not (entry.needs == BASE and is_autoregressive(base))
+    redraws = entry.needs == BASE and is_autoregressive(base)
+    adapts = entry.adapts and not redraws
     return ChainKind(
         sampler=bind_sampler(chosen, section, base),
-        num_steps=section.num_steps,
+        num_steps=-(-section.num_steps // STEPS_OF_A_REDRAW) if redraws else section.num_steps,
         target_acceptance=section.get("target_acceptance") if adapts else None,
         is_interacting=entry.interacts,
         axis_name=axis_name if entry.interacts else None,

@@ -95,7 +95,7 @@ def fit_base(train: data.ImageData) -> tuple[Base, str]:
         if pixels <= MOST_PIXELS and len(names) <= MOST_COMPONENTS:
             steps = int(np.clip(PIXELS_SEEN // pixels, *NUM_STEPS))
             steps = min(steps, EPOCHS * len(x) // samplers.FIT_BATCH)
-            own, nats = samplers.fit_autoregressive(images, labels, is_out, num_steps=steps)
+            own, nats = samplers.fit_autoregressive(images, labels, ~is_in, num_steps=steps)
         if nats > found[best]:
             density, about = own, "autoregressive"
     about = (
@@ -132,8 +132,8 @@ def read_base(folder: Path) -> tuple[Base, str] | None:
         jax.eval_shape(base.draw_any, jax.random.key(0), 0)
     except (KeyError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"{file}, the base of the run's density, cannot be read: {error} Bring it back, or train"
-            " in a new folder."
+            f"{file}, the base of the run's density, cannot be read: {error} Bring it back, or "
+            "train in a new folder."
         ) from error
     return base, f"base of the density: autoregressive, from {file}"
 

@@ -27,23 +27,23 @@ def model_of(config, folder, **fields):
 
 
 @pytest.mark.slow
-def test_a_joint_model_adds_the_gaussians_to_every_logit(tmp_path):
+def test_a_joint_model_adds_the_base_to_every_logit(tmp_path):
     fields = {"sampler.name": "tilted_langevin", "sampler.box": "none"}
     model = model_of(jem_digits.get_config("smoke"), tmp_path, **fields)
     model = replace(model, trained=model.trained._replace(scale=jnp.float32(1 / SMOOTHING)))
     trained = model.trained
     f = model.network.classifier.apply(trained.params, trained.statistics, IMAGES)[0]
-    base = jax.vmap(model.base.gaussians.log_density)(IMAGES)
+    base = jax.vmap(model.base.density.log_density)(IMAGES)
     expected = f + TEMPERATURE * SMOOTHING * base[:, None]
     np.testing.assert_allclose(model.logits(IMAGES), expected, rtol=1e-5, atol=1e-4)
-    # The sampler adds the Gaussians to what it is given, so that it is given f alone.
+    # The sampler adds the base to what it is given, so that it is given f alone.
     followed = model.densities_of(trained)(jnp.int32(ANY_CLASS))(IMAGES[0])
     assert float(followed) == pytest.approx(float(jax.nn.logsumexp(f[0])) / SMOOTHING, rel=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["", "conditional"])
-def test_an_image_energy_adds_the_gaussians(variant, tmp_path):
+def test_an_image_energy_adds_the_base(variant, tmp_path):
     model = model_of(
         smoke(variant),
         tmp_path,
@@ -52,7 +52,7 @@ def test_an_image_energy_adds_the_gaussians(variant, tmp_path):
     )
     labels = jnp.arange(6) % model.plan.num_classes
     energies = model.network.energy_of(model.params)(IMAGES, labels)
-    base = jax.vmap(model.base.gaussians.log_density)(IMAGES)
+    base = jax.vmap(model.base.density.log_density)(IMAGES)
     expected = energies - TEMPERATURE / 0.8 * base
     by_class = model.apply(model.params, IMAGES)
     by_class = by_class if variant else by_class[:, None]
@@ -68,7 +68,7 @@ def test_an_image_energy_adds_the_gaussians(variant, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [image, joint])
 def test_an_untrained_default_model_ranks_digits_above_noise(config, tmp_path):
-    """Its Gaussians do; the untrained network does not matter at T = 0.5."""
+    """Its base does; the untrained network does not matter at T = 0.5."""
     model = model_of(config.get_config("smoke"), tmp_path)
     noise = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 1), np.uint8)
     digits, others = (model.score(x)["log_density"] for x in (DIGITS.images[:6], noise))

@@ -106,7 +106,8 @@ class EnergyModel(ImageModel):
     def num_chain_steps(self) -> int:
         """Number of steps of an evaluation's own chain."""
         pixels = math.prod(self.train.images.shape[1:-1])
-        default = round(LONG * self.config.sampler.num_steps * max(pixels / FAR_PIXELS, 1))
+        kinds = self.plan.kinds.values() if self.plan else [self.config.sampler]
+        default = round(LONG * max(one.num_steps for one in kinds) * max(pixels / FAR_PIXELS, 1))
         return self.config.evals.get("num_chain_steps") or default
 
     @property
