@@ -208,7 +208,7 @@ def fit_autoregressive(
         jnp.asarray(edges / 128.0 - 1.0, jnp.float32),
         jnp.asarray(np.log(np.bincount(labels) / len(labels)), jnp.float32),
     )
-    start.params["bias"] = jnp.log(_count(np.searchsorted(edges, images, "right") - 1, labels))
+    start.params["bias"] = jnp.log(_count(np.digitize(images, edges[1:-1]), labels, len(edges) - 1))
     x, y = jnp.asarray((images + 0.5) / 128.0 - 1.0, jnp.float32), jnp.asarray(labels)
     steps = max(num_steps // NUM_LOOKS, 1)
     optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, steps * NUM_LOOKS))
@@ -253,10 +253,9 @@ def _find_edges(counts: np.ndarray, num_bins: int) -> np.ndarray:
     return np.concatenate([[0], 1 + np.flatnonzero(starts), [256]])
 
 
-def _count(symbols: np.ndarray, labels: np.ndarray) -> jax.Array:
+def _count(symbols: np.ndarray, labels: np.ndarray, num_bins: int) -> jax.Array:
     """Returns shares of bins (components, channels, b), which lean on those of all components."""
-    num_bins, num_channels = symbols.max() + 1, symbols.shape[-1]
-    flat = symbols.reshape(len(symbols), -1, num_channels)
+    flat = symbols.reshape(len(symbols), -1, symbols.shape[-1])
     counts = np.stack([np.sum(flat == one, axis=1) for one in range(num_bins)], axis=-1) + 0.0
     whole = counts.sum(axis=0) + 1.0
     own = np.stack([counts[labels == one].sum(axis=0) for one in range(labels.max() + 1)])
