@@ -113,7 +113,8 @@ def write_base(base: Base | None, folder: Path) -> None:
     if not file.exists():
         named = {name: getattr(density, name) for name in ("edges", "log_weights")}
         temporary = file.with_name(f".{BASE_FILE}")
-        np.savez(temporary, classes=base.classes, **named, **density.params)
+        tensors: dict[str, Any] = {"classes": base.classes, **named, **density.params}
+        np.savez(temporary, **tensors)
         temporary.replace(file)
 
 
