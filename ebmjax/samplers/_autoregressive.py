@@ -13,8 +13,22 @@ from ebmjax.types import Key
 
 FIT_BATCH, LEARNING_RATE, NUM_LOOKS = 8, 4e-3, 8
 """Images of an update, the first learning rate, and looks at held-out images during a fit."""
+NEAR, FAR, STRIDE = 4, 13, 3
+"""Pixels to each side and above that the network sees, all of them, and in steps beyond."""
 WHOLE, SUFFIX = 0.1, 0.5
 """Shares of moves that redraw the whole image, and every pixel after one; others redraw a few."""
+
+
+def _find_offsets() -> np.ndarray:
+    """Returns rows and columns (n, 2) of pixels that the network sees, in a patch around one."""
+    rows, columns = np.mgrid[-FAR:1, -FAR : FAR + 1].reshape(2, -1)
+    is_before = (rows < 0) | (columns < 0)
+    is_near = (rows >= -NEAR) & (abs(columns) <= NEAR)
+    is_far = (rows % STRIDE == 0) & (columns % STRIDE == 0)
+    return np.stack([rows, columns], axis=1)[is_before & (is_near | is_far)] + FAR
+
+
+OFFSETS = _find_offsets()
 
 
 class Autoregressive(NamedTuple):
@@ -90,13 +104,10 @@ class Autoregressive(NamedTuple):
     def log_terms(self, image: jax.Array, component: Any) -> jax.Array:
         """Returns the log density of every pixel by those before it, like ``image``."""
         symbols = self._symbols(image)
-        values, radius = self._centres()[symbols], self._radius()
-        padded = jnp.pad(values, ((radius, 0), (radius, radius), (0, 0)))
+        values = self._centres()[symbols]
+        padded = jnp.pad(values, ((FAR, 0), (FAR, FAR), (0, 0)))
         height, width, channels = self.shape
-        count = len(self.params["context"]) // channels
-        parts = [
-            padded[i : i + height, j : j + width] for i, j in np.ndindex(radius + 1, 2 * radius + 1)
-        ][:count]
+        parts = [padded[i : i + height, j : j + width] for i, j in OFFSETS]
         log_widths = jnp.log(jnp.diff(self.edges))
 
         def score(near: jax.Array, place: jax.Array, own: Any, chosen: Any) -> jax.Array:
@@ -112,23 +123,23 @@ class Autoregressive(NamedTuple):
     def _redraw(self, key: Key, image: jax.Array, component: Any, is_free: Any) -> jax.Array:
         """Returns ``image`` with its free pixels drawn one after the other."""
         height, width, channels = self.shape
-        radius, centres, count = self._radius(), self._centres(), len(self.params["context"])
-        padded = jnp.pad(centres[self._symbols(image)], ((radius, 0), (radius, radius), (0, 0)))
+        centres = self._centres()
+        padded = jnp.pad(centres[self._symbols(image)], ((FAR, 0), (FAR, FAR), (0, 0)))
         choice_key, inside_key = jax.random.split(key)
         choices = jax.random.uniform(choice_key, self.shape)
 
         def draw(padded: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
             i, j = at // width, at % width
-            near = (radius + 1, 2 * radius + 1, channels)
-            patch = jax.lax.dynamic_slice(padded, (i, j, 0), near).ravel()[:count]
-            hidden = self._hidden(patch, self.params["place"][i, j], component)
-            values, drawn = padded[i + radius, j + radius], []
+            patch = jax.lax.dynamic_slice(padded, (i, j, 0), (FAR + 1, 2 * FAR + 1, channels))
+            near = patch[OFFSETS[:, 0], OFFSETS[:, 1]].ravel()
+            hidden = self._hidden(near, self.params["place"][i, j], component)
+            values, drawn = padded[i + FAR, j + FAR], []
             for k in range(channels):
                 shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, component, k)))
                 drawn.append(jnp.sum(shares[:-1] < choices[i, j, k]))
                 new = jnp.where(is_free[i, j, k], centres[drawn[-1]], values[k])
                 values = values.at[k].set(new)
-            return padded.at[i + radius, j + radius].set(values), jnp.stack(drawn)
+            return padded.at[i + FAR, j + FAR].set(values), jnp.stack(drawn)
 
         symbols = jax.lax.scan(draw, padded, jnp.arange(height * width))[1].reshape(self.shape)
         widths = jnp.diff(self.edges)[symbols]
@@ -144,11 +155,6 @@ class Autoregressive(NamedTuple):
         p = self.params
         own = values[..., :channel] @ p["channels"][channel, :channel]
         return jax.nn.relu(hidden + own) @ p["out"][channel] + p["bias"][component, channel]
-
-    def _radius(self) -> int:
-        """Pixels that the network sees to each side and above: of 2 r (r + 1) values a channel."""
-        count = len(self.params["context"]) // self.shape[2]
-        return round((np.sqrt(1 + 2 * count) - 1) / 2)
 
     def _symbols(self, image: jax.Array) -> jax.Array:
         return jnp.searchsorted(self.edges[1:-1], image, side="right")
@@ -176,7 +182,6 @@ def fit_autoregressive(
     labels: Any,
     is_held: Any,
     *,
-    radius: int = 5,
     width: int = 64,
     num_bins: int = 32,
     num_steps: int = 4000,
@@ -189,7 +194,6 @@ def fit_autoregressive(
       images: (n, height, width, channels), uint8.
       labels: components (n,), integers from 0, every one of them there.
       is_held: (n,), bools; True for images that only judge the fit. Without any, all judge.
-      radius: pixels that the network sees to each side and above.
       width: of the network.
       num_bins: of grey levels that are not common, at most.
       num_steps: updates, at most.
@@ -199,12 +203,12 @@ def fit_autoregressive(
 
     Source: van den Oord, Kalchbrenner & Kavukcuoglu 2016, with one causal convolution.
     """
-    for name, value in {"radius": radius, "width": width, "num_bins": num_bins}.items():
+    for name, value in {"width": width, "num_bins": num_bins}.items():
         check_at_least(name, value, 1)
     images, labels, is_held = np.asarray(images), np.asarray(labels), np.asarray(is_held)
     edges = _find_edges(np.bincount(images.ravel(), minlength=256), num_bins)
     start = Autoregressive(
-        _init(images.shape[1:], int(labels.max()) + 1, radius, width, len(edges) - 1),
+        _init(images.shape[1:], int(labels.max()) + 1, width, len(edges) - 1),
         jnp.asarray(edges / 128.0 - 1.0, jnp.float32),
         jnp.asarray(np.log(np.bincount(labels) / len(labels)), jnp.float32),
     )
@@ -264,10 +268,10 @@ def _count(symbols: np.ndarray, labels: np.ndarray, num_bins: int) -> jax.Array:
 
 
 def _init(
-    shape: tuple[int, ...], num_components: int, radius: int, width: int, num_bins: int
+    shape: tuple[int, ...], num_components: int, width: int, num_bins: int
 ) -> dict[str, jax.Array]:
     (height, across, channels), rng = shape, np.random.default_rng(0)
-    count = 2 * radius * (radius + 1) * channels
+    count = len(OFFSETS) * channels
 
     def normal(fan_in: int, *shape: int) -> jax.Array:
         return jnp.asarray(rng.standard_normal(shape) * np.sqrt(2.0 / fan_in), jnp.float32)

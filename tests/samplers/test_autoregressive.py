@@ -16,7 +16,7 @@ EDGES = jnp.array([-1.0, -0.5, 0.2, 1.0])
 
 def make_density(shape=SHAPE) -> Autoregressive:
     """Two components, whose parameters are all random."""
-    params = _init(shape, 2, 1, 8, 3)
+    params = _init(shape, 2, 8, 3)
     keys = jax.random.split(jax.random.key(3), len(params))
     params = {
         name: 0.7 * jax.random.normal(key, x.shape)

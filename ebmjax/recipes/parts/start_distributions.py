@@ -27,7 +27,7 @@ MOST_COMPONENTS, MOST_PIXELS = 64, 32**2
 """Classes and pixels up to which an autoregressive density is tried, whose draws take as long."""
 BASE_FILE = "base.npz"
 """File of an autoregressive density in a run's folder."""
-NUM_STEPS, PIXELS_SEEN, EPOCHS = (1000, 6000), 1_200_000, 40
+NUM_STEPS, PIXELS_SEEN, EPOCHS = (1000, 6000), 2_400_000, 40
 """Updates of its fit: by pixels of an image, between these, and in so many epochs at most."""
 
 
