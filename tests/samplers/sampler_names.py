@@ -9,6 +9,7 @@ from ebmjax import samplers
 
 NAMES = [name.removesuffix("_step") for name in sorted(vars(samplers)) if name.endswith("_step")]
 NAMES.remove("batch")
+NAMES.remove("tilted_metropolis")  # of images alone, whose moves its base makes
 
 
 SEED = 3

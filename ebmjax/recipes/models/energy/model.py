@@ -15,7 +15,7 @@ from jax.tree_util import Partial
 from ebmjax import densities, evaluate, learning, samplers
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
-from ebmjax.data import to_signed_unit
+from ebmjax.data import dequantise, to_signed_unit
 from ebmjax.evaluate import Chains
 from ebmjax.learning import ANY_CLASS, ChainPlan, EnergyNetwork, JointNetwork
 from ebmjax.networks import NormPolicy
@@ -33,6 +33,8 @@ from ebmjax.samplers import StartFn, position_of
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn, PyTree
 
+BATCH, NUM_JUDGED, NUM_STRENGTHS = 128, 1024, 20
+"""Images a call; images, and draws of a base, that choose a network's strength; strengths tried."""
 LONG, FAR_PIXELS = 10, 32**2
 """Default length of an evaluation's chain, in lengths of a training step's, for images of at most
 so many pixels. Chains of larger images are longer in proportion."""
@@ -45,14 +47,16 @@ class Trained(NamedTuple):
       params: of the network, averaged over training where ``optimizer.average_decay`` says so.
       statistics: running averages of batch normalisation, the mean of the shards'.
       scale: the factor by which chains follow the network's log density: 1 - beta of the robust
-        objective, over the mean smoothing of the shards.
+        objective, over the mean smoothing of the shards; times ``strength``.
       adaptation: of the first shard, at the averaged step sizes.
+      strength: factor of a network beside an autoregressive base, see ``find_strength``.
     """
 
     params: PyTree
     statistics: PyTree
     scale: Any
     adaptation: dict[str, learning.DualAveraging]
+    strength: Any = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,12 +94,48 @@ class EnergyModel(ImageModel):
         carry = state.carry
         adaptation = jax.tree.map(lambda leaf: leaf[0], dict(carry.adaptation))
         beta = chains_beta({**self.config.loss, "step": carry.step[0]}, self.total_steps)
-        return Trained(
+        trained = Trained(
             params,
             jax.tree.map(average, carry.statistics),
             (1.0 - jnp.float32(beta)) / jnp.mean(jnp.asarray(carry.smoothing)),
             {name: s._replace(log_step_size=s.log_average) for name, s in adaptation.items()},
         )
+        if self.plan is None or self.plan.log_base is None or self.base is None:
+            return trained
+        strength = self.find_strength(trained) if is_autoregressive(self.base.density) else 1.0
+        return trained._replace(scale=strength * trained.scale, strength=strength)
+
+    def find_strength(self, trained: Trained) -> float:
+        r"""Returns the factor s of the network that makes training images likeliest, at most 1.
+
+        Draws of q say how much likelier the images become, :math:`E[s f] - \log E_q e^{s f}`. Two
+        standard errors are taken off, so that a network that does not help is weak.
+        """
+        density: Any = self.base and self.base.density
+        heat = temperature(next(iter(find_samplers(self.config).values()))) or 1.0
+
+        @jax.jit
+        def tilts(trained: Trained, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+            draws = jax.vmap(density.draw_any)(jax.random.split(jax.random.key(0), NUM_JUDGED))
+
+            def tilt(x: jax.Array) -> jax.Array:
+                logits = self.logits_fn(trained.params, trained.statistics, x[None])[0]
+                return jax.nn.logsumexp(self.output_scale * logits) * trained.scale / heat
+
+            of = partial(jax.lax.map, tilt, batch_size=BATCH)
+            return of(images), of(draws)
+
+        images = dequantise(jax.random.key(1), jnp.asarray(self.train.images[:NUM_JUDGED]))
+        found = self.program("tilts", lambda: tilts)(trained, images)
+        ours, theirs = (np.asarray(one, np.float64) for one in found)
+        best = 0.0, 1 / NUM_STRENGTHS
+        for strength in np.arange(1, NUM_STRENGTHS + 1) / NUM_STRENGTHS:
+            weights = np.exp(strength * (theirs - theirs.max()))
+            gain = strength * (ours.mean() - theirs.max()) - np.log(weights.mean())
+            variance = strength**2 * ours.var() / len(ours)
+            variance += weights.var() / weights.mean() ** 2 / len(theirs)
+            best = max(best, (gain - 2 * variance**0.5, strength))
+        return float(best[1])
 
     @property
     def params(self) -> PyTree:
@@ -380,6 +420,7 @@ class EnergyModel(ImageModel):
             }
         return {
             "num_chain_steps": self.num_chain_steps,
+            "strength": float(self.trained.strength),
             "samplers": found,
             "temperature": next(iter(found.values()))["temperature"],
         }
