@@ -17,8 +17,6 @@ from ebmjax.types import Key
 
 MOST_FITTED = 4000
 """Images that Gaussians are fitted to, at most: their products take seconds."""
-SMALLEST_AMPLITUDE = 0.1
-"""Added to amplitudes of a spectrum, in sums of pixels in [-1, 1], whose logarithm is taken."""
 LEAST_HELD, MOST_HELD = 10, 400
 """Images below which none are held out, and held out at most: a fifth between these."""
 NUM_DIRECTIONS, SHRINKAGES, SMALLEST_VARIANCE = (4, 16, 64), (0.03, 0.1, 0.3), 1e-4
