@@ -15,11 +15,13 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.data import ImageData, add_gaussian_noise, dequantise
 from ebmjax.evaluate._baselines import Baseline, fit_baselines
-from ebmjax.samplers import Autoregressive, FactorGaussian, hmc, tilted_metropolis
-from ebmjax.types import Key, LogDensityFn, Sampler
+from ebmjax.samplers import Autoregressive, FactorGaussian, hmc
+from ebmjax.types import Key, LogDensityFn
 
 BATCH, LEVEL = 128, 2.0 / 256.0
 """Images a call, and the width of a level, in units of pixels in [-1, 1]."""
+POWERS_OF_A_REDRAW = 4
+"""Powers of ``num_powers`` for which chains that tilt an autoregressive density have one."""
 MOST_FITTED = 4000
 """Training images that the base and the baselines are fitted to, at most."""
 SMALLEST_NOISE = 0.01
@@ -168,16 +170,18 @@ def normalise(
     baselines = fit(base_keys[0], x, box=(-1.0, 1.0) if is_image else None)
     if noise_scale:
         noisy = fit(base_keys[1], add_gaussian_noise(noise_key, x, scale=noise_scale))
-    sampler: Any = hmc  # at as many gradients the sides of MALA lie twice as far apart
     if tilted is not None:
         q, tilt = tilted
-        if isinstance(q, Autoregressive):
-            tempered = density = lambda x: q.log_density(x) + tilt(x)
-            base, sampler = evidence.Base(q.draw_any, q.log_density), partial(_redraw, q)
-        else:
-            tempered, density, base = _weigh(each_key, q, tilt, num_chains, num_powers // 2)
         own = jax.jit(lambda x: jax.lax.map(q.log_density, x, batch_size=BATCH))
         baselines["base"] = lambda x: np.asarray(own(x), np.float64)
+        if isinstance(q, Autoregressive):
+            num = max(num_powers // POWERS_OF_A_REDRAW, 2)
+            say_part(f"log Z: {num_chains} chains through {num:,} powers, both ways")
+            options: Any = {"num_chains": num_chains, "num_powers": num}
+            found = evidence.tilted_log_partition(key, tilt, q, **options)
+            whole = lambda x: q.log_density(x) + tilt(x)  # noqa: E731
+            return Normalised(whole, found, temperature, baselines, noise_scale, noisy)
+        tempered, density, base = _weigh(each_key, q, tilt, num_chains, num_powers // 2)
     else:
         x = np.asarray(x)
         jitter = max(noise_scale, SMALLEST_NOISE) ** 2 if is_image else None
@@ -201,18 +205,12 @@ def normalise(
         base,
         num_chains=num_chains,
         num_powers=num_powers,
-        sampler=sampler,
+        sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
         num_steps=1,
         num_long=200,  # trajectories that move the pilot's end, where the reverse chains begin
         refit=tilted is None,
     )
     return Normalised(tempered, found, temperature, baselines, noise_scale, noisy)
-
-
-def _redraw(q: Autoregressive, log_density_fn: LogDensityFn, step_size: Any) -> Sampler:
-    """Returns chains of a density by redraws of ``q``, which have no step size."""
-    del step_size
-    return tilted_metropolis(lambda x: log_density_fn(x) - q.log_density(x), base=q)
 
 
 def _weigh(

@@ -1,6 +1,7 @@
 """log Z of any density, in an interval: annealing from a base density, forward and in reverse."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,16 @@ from ebmjax.evidence._annealing import AnnealedSamples, anneal
 from ebmjax.evidence._bases import SPREAD, Base, latent_mixture
 from ebmjax.evidence._pilot import place_powers, populate, refit_base
 from ebmjax.evidence._weights import Estimate, log_mean_exp, weight_sample_size
-from ebmjax.samplers import FactorGaussian, mala
+from ebmjax.samplers import (
+    Autoregressive,
+    FactorGaussian,
+    batch_step,
+    mala,
+    position_of,
+    run_chain,
+    start_chains,
+    tilted_metropolis,
+)
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 NUM_RESAMPLES, TAIL = 1000, 1.0
@@ -178,6 +188,49 @@ def log_partitions(
     options = path.at, path.log_tilt_fn, sampler, 1, step_sizes
     found = jax.jit(lambda key: anneal(key, start, powers, *options).log_weights)(keys[3])
     return jax.nn.logsumexp(found.reshape(num, each), axis=1) - jnp.log(each)
+
+
+def tilted_log_partition(
+    key: Key,
+    tilt_fn: LogDensityFn,
+    base: Autoregressive,
+    *,
+    num_chains: int = 64,
+    num_powers: int = 100,
+    num_long: int = 50,
+) -> LogPartition:
+    r"""Returns log Z of :math:`q\, e^f` in an interval, :math:`\log E_q e^f`, by redraws of q.
+
+    Chains from draws of q give the lower side. Their ends, moved by ``num_long`` steps more, begin
+    the upper one.
+
+    Args:
+      key: consumed.
+      tilt_fn: f, one position to a scalar.
+      base: q.
+      num_chains: of each side.
+      num_powers: of the ladder from q to the density, at equal distances.
+      num_long: steps at the density before the reverse chains.
+
+    Source: as ``log_partition``.
+    """
+    keys, powers = jax.random.split(key, 4), jnp.linspace(0.0, 1.0, num_powers)
+    sampler = partial(tilted_metropolis, base=base)
+
+    @jax.jit  # one program for both sides
+    def weigh(key: Key, begin: Any, powers: jax.Array) -> AnnealedSamples:
+        at = lambda power: lambda x: power * tilt_fn(x)  # noqa: E731
+        return anneal(key, begin, powers, at, tilt_fn, sampler, 1)
+
+    @jax.jit
+    def move(key: Key, positions: jax.Array) -> jax.Array:
+        chain = sampler(tilt_fn)
+        states = start_chains(key, chain, positions)
+        return position_of(run_chain(key, states, batch_step(chain.step), num_long)[0])
+
+    forward = weigh(keys[1], jax.vmap(base.draw_any)(jax.random.split(keys[0], num_chains)), powers)
+    ends = move(keys[2], forward.positions)
+    return _summarise(forward, weigh(keys[3], ends, powers[::-1]), powers, ends)
 
 
 def _summarise(

@@ -165,7 +165,7 @@ class Autoregressive(NamedTuple):
     def _place(self, x: jax.Array) -> jax.Array:
         if self.given is None:
             return x
-        return self.given.ravel().at[self.places].set(x.ravel()).reshape(self.shape)
+        return self.given.ravel().at[self.places].set(x).reshape(self.shape)
 
     def _take(self, image: jax.Array) -> jax.Array:
         return image if self.places is None else image.ravel()[self.places]

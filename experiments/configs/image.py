@@ -2,9 +2,9 @@
 
 Claim: an energy of images of 8 to 32 pixels trains without divergence, whatever the images.
 Paper: contrastive divergence of persistent chains (Tieleman 2008), with the chains of joint.py:
-q(x) exp(-E(x) / T). q is what held-out images find likelier: an autoregressive density, or Gaussians
-of the classes behind histograms of the pixels. The loss fades as the gap between data and samples
-grows to 2 nats.
+q(x) exp(-E(x) / T). q is what held-out images find likelier: an autoregressive density, or
+Gaussians of the classes behind histograms of the pixels. The loss fades as the gap between data and
+samples grows to 2 nats.
 Expected numbers (2026-11-27, seed 0): docs/results/own_data.md.
 
 What is None the images decide (docs/data.md), and a field on the command line wins. Without

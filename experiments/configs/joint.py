@@ -5,7 +5,7 @@ images. On five sets it is no worse than PCA with a support vector machine.
 Paper: JEM's loss, with the informative start of JEM++ and averaged parameters. Chains follow
 q(x) exp(f(x) / T). q is what held-out images find likelier: an autoregressive density, whose pixels
 chains draw anew, or Gaussians of the classes behind histograms of the pixels, in whose coordinates
-they move. Moves are taken back by the rule of Metropolis and Hastings: so one step suits every size.
+they move. Moves are taken back by the rule of Metropolis and Hastings: one step suits every size.
 The loss of p(x) fades as the gap between data and samples grows to 2 nats.
 Expected numbers (2026-11-27): docs/results/own_data.md.
 

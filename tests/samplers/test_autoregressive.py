@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.evidence import tilted_log_partition
 from ebmjax.samplers import Autoregressive, fit_autoregressive, tilted_metropolis
 from ebmjax.samplers._autoregressive import _find_edges, _init
 
@@ -117,3 +118,16 @@ def test_common_levels_have_bins_of_their_own():
     edges = _find_edges(counts, 8)
     assert {0, 1, 255, 256} <= {*edges.tolist()}
     assert 8 <= len(edges) - 1 <= 12
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_log_z_of_a_tilted_density_comes_from_both_sides(seed):
+    """Within 5 standard errors of the enumeration, from both sides."""
+    density, (cells, volumes) = make_density(), make_cells()
+    log_q = jax.vmap(density.log_density)(cells) + volumes
+    truth = float(jax.nn.logsumexp(log_q + 3 * jax.vmap(tilt)(cells)))
+    key = jax.random.key(seed)
+    found = tilted_log_partition(key, lambda x: 3 * tilt(x), density, num_powers=20)
+    assert found.is_closed
+    for side in (found.lower, found.upper):
+        assert abs(side.value - truth) < 5 * side.standard_error
