@@ -11,10 +11,6 @@ from ebmjax.training._fit import Monitor as Monitor
 from ebmjax.training._fit import check_fits as check_fits
 from ebmjax.training._fit import fit as fit
 from ebmjax.training._plan import Plan as Plan
-from ebmjax.training._processes import from_first as from_first
-from ebmjax.training._processes import is_first as is_first
-from ebmjax.training._processes import meet as meet
-from ebmjax.training._processes import on_first as on_first
 from ebmjax.training._sharding import make_mesh as make_mesh
 from ebmjax.training._start import WarmStart as WarmStart
 from ebmjax.training._start import check_same_data as check_same_data

@@ -78,13 +78,7 @@ class Checkpoints:
         self._ocp = ocp
         self.directory = Path(directory).expanduser().absolute()
         self._about, self._is_read_only = dict(about or {}), is_read_only
-        alone: dict[str, Any] = {}
-        if jax.process_count() > 1:  # one reads and writes, and must not wait for the others
-            me = jax.process_index()
-            alone["multiprocessing_options"] = ocp.options.MultiprocessingOptions(
-                primary_host=me, active_processes={me}
-            )
-        options = ocp.CheckpointManagerOptions(create=False, **alone)
+        options = ocp.CheckpointManagerOptions(create=False)
         self._max_to_keep = max_to_keep
         self._are_passing: dict[int, bool] = {}
         self._has_saved = False

@@ -29,20 +29,14 @@ def host_rows(data: PyTree, indices: PyTree) -> PyTree:
 class Feed:
     """The batches of a run's blocks.
 
-    A thread gathers the rows of a block while the device works on the one before. Each process
-    gathers those of its shards.
+    A thread gathers the rows of a block while the device works on the one before.
     """
 
     def __init__(self, data: PyTree, plan: Plan, mesh: Mesh):
-        self._plan, self._mesh = plan, mesh
+        self._plan, self._sharding = plan, NamedSharding(mesh, OVER_SHARDS)
         self._num_examples = leading_size("data", data)
         # An array of the device comes to the host once, so that gathering never waits for it.
         self._data = jax.tree.map(lambda x: x if isinstance(x, StoredRows) else np.asarray(x), data)
-        # The shards of this process's devices lie side by side in the mesh.
-        devices = list(mesh.devices.flat)
-        own = [i for i, one in enumerate(devices) if one.process_index == jax.process_index()]
-        each = plan.num_shards // len(devices)
-        self._own = slice(own[0] * each, (own[-1] + 1) * each)
 
     def blocks(self, first_step: int) -> Iterator[tuple[int, int, PyTree]]:
         """Yields (steps taken before the block, steps in it, its batches) to the end."""
@@ -53,13 +47,7 @@ class Feed:
             for ours, _ in itertools.pairwise(itertools.chain(read, [None])):
                 assert ours is not None
                 (first, size), rows = ours
-                yield first, size, jax.tree.map(self._place_rows, rows.result())
+                yield first, size, jax.device_put(rows.result(), self._sharding)
 
     def _read_rows(self, block: tuple[int, int]) -> PyTree:
-        indices = self._plan.indices(*block, self._num_examples)
-        return host_rows(self._data, jax.tree.map(lambda index: index[:, self._own], indices))
-
-    def _place_rows(self, rows: np.ndarray) -> jax.Array:
-        shape = (rows.shape[0], self._plan.num_shards, *rows.shape[2:])
-        sharding = NamedSharding(self._mesh, OVER_SHARDS)
-        return jax.make_array_from_process_local_data(sharding, rows, shape)
+        return host_rows(self._data, self._plan.indices(*block, self._num_examples))

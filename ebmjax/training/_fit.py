@@ -15,7 +15,6 @@ from ebmjax._stored import StoredRows
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._feed import Feed
 from ebmjax.training._plan import Plan
-from ebmjax.training._processes import is_first, is_shared, meet, whole
 from ebmjax.training._sharding import (
     STATE_SPECS,
     describe_batches,
@@ -113,9 +112,7 @@ def fit(
     """
     started = time.perf_counter()
     mesh = make_mesh(plan.num_shards, devices)
-    if is_shared(mesh) and not is_first():
-        checkpoints, writers = None, ()
-    state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
+    state, meta, digest = begin(state, data, checkpoints)
     seconds, first_step = meta["seconds"], int(state.step)
 
     check_fits(key, state, train_step, data, plan, numbers=numbers, devices=devices)
@@ -130,11 +127,7 @@ def fit(
         if monitor is None or not plan.is_monitored(step):
             return {}
         with phase(f"measuring at step {step:,}"):
-            seen = whole(state, mesh)  # to which every process adds its shards
-            found = monitor(seen, step) if is_first() or not is_shared(mesh) else {}
-            if is_shared(mesh):
-                meet()
-        return found
+            return monitor(state, step)
 
     if monitor and first_step == 0 and plan.is_monitored(0):
         if (block := next(plan.blocks(0), None)) is not None:
@@ -151,7 +144,7 @@ def fit(
     signum, num_left = None, plan.total_steps - first_step
     after = f", from step {first_step:,} of {plan.total_steps:,}"
     with (
-        StopRequest(mesh, signals) as stop,
+        StopRequest(signals) as stop,
         checkpoints or contextlib.nullcontext(),
         phase(f"training {num_left:,} steps" + after * (first_step > 0)) as note,
     ):
@@ -163,10 +156,9 @@ def fit(
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
             log.pending = first, metrics, monitored(step)
-            signum = stop.poll()  # read once, because it may change at any time
+            signum = stop.signum  # read once, because it may change at any time
             if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()
-                saved = whole(state, mesh) if is_saving else state
                 if checkpoints:
                     meta = {
                         "seconds": elapsed(),
@@ -177,21 +169,21 @@ def fit(
                         "is_diverged": watch.divergence is not None,
                     }
                     is_good = plan.is_saved(step) and not watch.is_skipping
-                    checkpoints.save(step, saved, meta, is_passing=not is_good)
-        signum = stop.poll_all()
+                    checkpoints.save(step, state, meta, is_passing=not is_good)
+        signum = stop.signum
     if watch.divergence is not None:
         watch.divergence.signum = signum
         raise watch.divergence
     # A finished run took no training time in this sitting.
     spent = elapsed() if first_step < plan.total_steps else seconds
     return FitResult(
-        whole(state, mesh),
+        state,
         first_step,
         log.row,
         signum,
         spent["wall"],
         spent["compile"],
-        json_digest(digest) if digest and is_saving else None,
+        json_digest(digest) if digest else None,
     )
 
 

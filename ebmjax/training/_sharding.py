@@ -10,7 +10,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import check_at_least
 from ebmjax._stored import StoredRows
-from ebmjax.training._processes import put
 from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree
 
@@ -21,31 +20,18 @@ STATE_SPECS: Any = TrainState._make([*[EVERYWHERE] * 3, PartitionSpec(AXIS), *[E
 
 
 def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
-    """Returns a mesh over as many of ``devices`` (default: all) as divide the shards evenly.
-
-    With several processes, each gives the same number of devices.
-    """
+    """Returns a mesh over as many of ``devices`` (default: all) as divide the shards evenly."""
     check_at_least("num_shards", num_shards, 1)
-    groups: dict[int, list[Any]] = {}
-    for device in jax.devices() if devices is None else devices:
-        # The chips of a compilation for another machine need no process.
-        process = device.process_index if jax.process_count() > 1 else 0
-        groups.setdefault(process, []).append(device)
-    if num_shards % len(groups):
-        raise ValueError(
-            f"num_shards must be a multiple of {len(groups)}, the number of processes, which share "
-            f"the shards evenly; got {num_shards}. Change it or start another number of processes."
-        )
-    most = min(map(len, groups.values()))
-    size = max(n for n in range(1, most + 1) if num_shards % (n * len(groups)) == 0)
-    chosen = [device for process in sorted(groups) for device in groups[process][:size]]
-    return Mesh(np.array(chosen), (AXIS,))
+    chosen = list(jax.devices() if devices is None else devices)
+    size = max(n for n in range(1, len(chosen) + 1) if num_shards % n == 0)
+    return Mesh(np.array(chosen[:size]), (AXIS,))
 
 
 def replicate_arrays(numbers: PyTree, mesh: Mesh) -> PyTree:
     """Places the arrays of ``numbers`` whole on every device; Python's numbers stay as they are."""
+    where = NamedSharding(mesh, EVERYWHERE)
     return jax.tree.map(
-        lambda x: put(x, mesh, EVERYWHERE) if isinstance(x, jax.Array) else x, numbers
+        lambda x: jax.device_put(x, where) if isinstance(x, jax.Array) else x, numbers
     )
 
 
@@ -83,4 +69,4 @@ def place_state(state: TrainState, mesh: Mesh) -> TrainState:
     on several devices. Training donates its state, which would then delete the caller's array.
     """
     parts = zip(jax.tree.map(jnp.copy, state), STATE_SPECS, strict=True)
-    return TrainState(*(put(part, mesh, spec) for part, spec in parts))
+    return TrainState(*(jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in parts))

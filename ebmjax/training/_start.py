@@ -9,53 +9,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
 
 from ebmjax._checks import leading_size
 from ebmjax._phases import phase
 from ebmjax._stored import AT_ONCE, StoredRows, in_parts
 from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
-from ebmjax.training._processes import from_first, is_shared
-from ebmjax.training._state import TrainState, as_numpy, host_leaves, like, revive
+from ebmjax.training._state import TrainState, as_numpy, revive
 from ebmjax.types import PyTree
 
 
 def begin(
-    state: TrainState, data: PyTree, checkpoints: Checkpoints | None, mesh: Mesh
-) -> tuple[TrainState, dict[str, Any], dict[str, tuple[str, ...]] | None, bool]:
-    """Returns state and description that a sitting begins with, digest of data, whether it saves.
+    state: TrainState, data: PyTree, checkpoints: Checkpoints | None
+) -> tuple[TrainState, dict[str, Any], dict[str, tuple[str, ...]] | None]:
+    """Returns state and description that a sitting begins with, and the digest of the data.
 
-    The state is the newest checkpoint's, or ``state`` itself; of process 0 on every process.
-
-    Raises:
-      ValueError: if the processes have different data.
+    The state is the newest checkpoint's, or ``state`` itself.
     """
-    digest = None
-    if checkpoints or is_shared(mesh):
-        with phase(f"digest of {leading_size('data', data):,} examples"):
-            digest = digest_data(data)
-
-    def read() -> tuple[TrainState, dict[str, Any]]:
-        restored = checkpoints.restore_latest(state) if checkpoints else None
-        if restored is None or digest is None:
-            return state, {"seconds": {"wall": 0.0, "compile": 0.0}, "row": {}, "reason": ""}
-        check_same_data(restored[1], int(restored[0].step), digest)
-        return restored
-
-    if not is_shared(mesh):
-        return *read(), digest, checkpoints is not None
-
-    def send() -> tuple[Any, ...]:
-        found, meta = read()
-        return host_leaves(found), meta, digest, checkpoints is not None
-
-    leaves, meta, theirs, is_saving = from_first(send)
-    if theirs != digest:
-        raise ValueError(
-            f"process {jax.process_index()} has other data than process 0: give every process the "
-            "same examples in the same order."
-        )
-    return like(state, leaves), meta, digest, is_saving
+    fresh = {"seconds": {"wall": 0.0, "compile": 0.0}, "row": {}, "reason": ""}
+    if checkpoints is None:
+        return state, fresh, None
+    with phase(f"digest of {leading_size('data', data):,} examples"):
+        digest = digest_data(data)
+    restored = checkpoints.restore_latest(state)
+    if restored is None:
+        return state, fresh, digest
+    check_same_data(restored[1], int(restored[0].step), digest)
+    return *restored, digest
 
 
 def digest_data(data: PyTree) -> dict[str, tuple[str, ...]]:

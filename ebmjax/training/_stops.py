@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-import jax
-from jax.sharding import Mesh
-
 from ebmjax._shown import SEE_FAQ
-from ebmjax.training._processes import is_shared, largest
 
 logger = logging.getLogger(__name__)
 
@@ -107,18 +103,15 @@ class StopRequest:
     """Makes SIGINT and SIGTERM only set ``signum``; a second SIGINT interrupts at once.
 
     Args:
-      mesh: of the run; its processes agree on the signal.
       is_handling: whether signals are handled at all; else they do what the program wants.
 
     Attributes:
-      signum: the signal that came to this process, or None.
+      signum: the signal that came, or None; it may change at any time.
     """
 
-    def __init__(self, mesh: Mesh, is_handling: bool = True) -> None:
+    def __init__(self, is_handling: bool = True) -> None:
         self.signum: int | None = None
         self._handled = (signal.SIGINT, signal.SIGTERM) if is_handling else ()
-        self._shared = mesh if is_shared(mesh) else None
-        self._asked: jax.Array | None = None
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -134,23 +127,6 @@ class StopRequest:
         if self.signum is not None and signum == signal.SIGINT:
             raise KeyboardInterrupt
         self.signum = signum
-
-    def poll(self) -> int | None:
-        """Returns the signal that stops the run here, or None; call it after every block.
-
-        With several processes it is of one call before: to ask them all would wait for the block
-        that has just begun.
-        """
-        if self._shared is None:
-            return self.signum
-        before, self._asked = self._asked, largest(self.signum or 0, self._shared)
-        return None if before is None else int(before) or None
-
-    def poll_all(self) -> int | None:
-        """Returns the signal that came to any process up to now, or None."""
-        if self._shared is None:
-            return self.signum
-        return int(largest(self.signum or 0, self._shared)) or None
 
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._previous.items():

@@ -27,7 +27,7 @@ from pages import TEXTS, blocks, files
 from ebmjax import data
 from ebmjax.recipes import __main__ as program
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.run import machine, use
+from ebmjax.recipes.run import use
 from ebmjax.recipes.run.command import read_arguments
 from ebmjax.recipes.study import command as study_command
 
@@ -151,7 +151,6 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     at_work.setattr(argparse.ArgumentParser, "parse_args", PARSE)
     options = read_arguments(arguments)
     assert options.mode != "eval" or options.workdir
-    machine.read_request(options)
     command_line.read(options.config, options.fields)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import NamedSharding
 from training_problems import (
     chains,
     regression,
@@ -19,7 +20,6 @@ from training_problems import (
 
 from ebmjax import training
 from ebmjax.training._feed import host_rows
-from ebmjax.training._processes import put
 from ebmjax.training._sharding import OVER_SHARDS, place_state
 from ebmjax.training._step import make_block
 
@@ -72,7 +72,7 @@ def test_the_mesh_takes_the_most_devices_that_divide_the_shards(num_shards, num_
 
 
 def batches_of(data, indices, mesh):
-    return put(host_rows(data, indices), mesh, OVER_SHARDS)
+    return jax.device_put(host_rows(data, indices), NamedSharding(mesh, OVER_SHARDS))
 
 
 def test_the_sharded_gradient_is_that_of_the_whole_batch():

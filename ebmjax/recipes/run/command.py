@@ -12,8 +12,6 @@ steps on few images. Change any field ("ebmjax fields CONFIG" prints them; =None
 The folder (--workdir, default runs/<config>/<time>-<process>) gets all that the run leaves.
 Interrupt with Ctrl-C; the same command with the same --workdir continues, bit for bit. --mode=eval
 evaluates the run in full. The fields of --config.evals may differ from those of training.
-
-Several processes share a run, each with its devices: start the same command on each machine.
 """
 
 import logging
@@ -26,22 +24,17 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
-from ebmjax.recipes.run.machine import join_processes, read_request, variables
+from ebmjax.recipes.run.machine import variables
 
 
 def read_arguments(argv: list[str]) -> Any:
     """Returns the options of a command line; ``config`` is the argument, ``fields`` those set."""
-    environ, parser = os.environ.get, make_parser(__doc__, "ebmjax run")
+    parser = make_parser(__doc__, "ebmjax run")
     add = parser.add_argument
     add("--config", metavar="FILE[:VARIANT]", help="configuration file (required)")
     add("--workdir", help="folder of the run; the same one continues it")
     add("--mode", choices=["train", "eval", "all"], default="train", help="train, evaluate or both")
     add("--step", type=int, help="saved step that --mode=eval evaluates (default: the newest)")
-    address, number = environ("JAX_COORDINATOR_ADDRESS"), environ("JAX_NUM_PROCESSES")
-    add("--coordinator_address", default=address, help="HOST:PORT of process 0")
-    add("--num_processes", type=int, default=number, help="number of processes")
-    add("--process_id", type=int, default=environ("JAX_PROCESS_ID"), help="this one, from 0 on")
-    add("--distributed", action="store_true", help="Slurm or a Cloud TPU tells these three")
     config, fields, rest = command_line.split(["", *(argv or ["--help"])])
     options = parser.parse_args(rest[1:])
     if config is None:
@@ -56,18 +49,16 @@ def main() -> None:
     config = command_line.read(asked.config, asked.fields)
     logging.getLogger("absl").setLevel(logging.WARNING)  # orbax reports every rename as an info
     logging.getLogger().handlers[:] = [PlainWarnings()]
-    processes = read_request(asked)
-    os.environ.update(variables(asked.config.endswith(":smoke"), processes is not None))
-    with join_processes(processes):
-        # Only now: --help and mistakes in the command line answer without JAX's second.
-        with tell_phases("stdout"), phase("loading JAX"):
-            from ebmjax.recipes.run.run import BROKE_OFF, USER_ERRORS, launch
+    os.environ.update(variables(asked.config.endswith(":smoke")))
+    # Only now: --help and mistakes in the command line answer without JAX's second.
+    with tell_phases("stdout"), phase("loading JAX"):
+        from ebmjax.recipes.run.run import BROKE_OFF, USER_ERRORS, launch
 
-        try:
-            signum = launch(config, asked.config, asked.workdir, asked.mode, asked.step)
-        except USER_ERRORS as error:
-            stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
-        except KeyboardInterrupt:
-            print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
-            sys.exit(128 + signal.SIGINT)
-        sys.exit(128 + signum if signum else 0)
+    try:
+        signum = launch(config, asked.config, asked.workdir, asked.mode, asked.step)
+    except USER_ERRORS as error:
+        stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
+    except KeyboardInterrupt:
+        print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+    sys.exit(128 + signum if signum else 0)

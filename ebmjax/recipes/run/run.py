@@ -105,7 +105,7 @@ class Run:
         except (ValueError, TypeError) as error:
             raise ConfigError(f"the configuration does not fit together: {error}") from error
         if is_training and config.train.get("start_from"):
-            start = training.on_first(lambda: states.warm_start(config, self.path, made))
+            start = states.warm_start(config, self.path, made)
             made = made if start is None else made._replace(state=start.state)
         return made
 
@@ -120,8 +120,7 @@ class Run:
                 break
             except training.DivergenceError as error:
                 now = self.experiment.config or self.now
-                go_back = partial(states.go_back, self.path, now, self.recoveries, error)
-                self.recoveries = training.from_first(go_back)
+                self.recoveries = states.go_back(self.path, now, self.recoveries, error)
                 if error.signum is not None:
                     print(f"Interrupted. Continue with:\n  {command}")
                     return error.signum
@@ -139,7 +138,7 @@ class Run:
         config, made, num = self.config, self.experiment, len(self.recoveries)
         key, about = build.root_keys(config.seed)[1], {"config": run_folder.as_json(config)}
         monitor, kept = made.monitor, config.train.get("keep_best")
-        if kept and training.is_first():
+        if kept:
             monitor = states.keep_best(monitor, self.path / "best", kept, about)
         with (
             contextlib.closing(training.JsonlWriter(self.path / "metrics.jsonl")) as rows,
@@ -287,36 +286,33 @@ def launch(
     started = time.perf_counter()
     use_compilation_cache()
     if mode == "eval":
-        training.on_first(lambda: evaluate_saved(config, folder, name, step))
+        evaluate_saved(config, folder, name, step)
         return None
     if step is not None:
         raise WorkdirError("--step needs --mode=eval: leave it out.")
-    now = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"  # another one for every process
-    new = f"runs/{Path(name.partition(':')[0]).stem}/{now}"
-    run = Run(config, folder or training.from_first(lambda: new))
-    training.on_first(lambda: run_folder.check_writable(run.path))
-    training.on_first(lambda: run_folder.check(run.path, config))
-    run.recoveries = training.from_first(lambda: states.read_recoveries(run.path, config))
+    now = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    run = Run(config, folder or f"runs/{Path(name.partition(':')[0]).stem}/{now}")
+    run_folder.check_writable(run.path)
+    run_folder.check(run.path, config)
+    run.recoveries = states.read_recoveries(run.path, config)
     run.experiment = run.build(is_training=True)
     print(about_devices(), *about(run.experiment), sep="\n", flush=True)
     if mode == "all":
         run.experiment.check_evaluate()
-    training.on_first(lambda: run_folder.prepare(run.path, config))
-    training.on_first(run.experiment.save)
+    run_folder.prepare(run.path, config)
+    run.experiment.save()
     print(f"{name} -> {run.path}", flush=True)
     program, *arguments = sys.argv
     program = f"python {shlex.quote(program)}" if program.endswith(".py") else program
     place = [] if folder else [f"--workdir={run.path}"]
     command = f"{program} {shlex.join([*arguments, *place])}"
-    with contextlib.ExitStack() as held, explain_writes(run.path):
-        training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
-        if training.is_first():
-            run_folder.write_json(run.path / "command.json", {"command": command, "config": name})
-            held.push(partial(of_run.write_at_exit, run.path))
+    with explain_writes(run.path), contextlib.ExitStack() as held:
+        held.enter_context(run_folder.only_process(run.path))
+        run_folder.write_json(run.path / "command.json", {"command": command, "config": name})
+        held.push(partial(of_run.write_at_exit, run.path))
         result = run.train(command)
         if not isinstance(result, int):
-            training.on_first(lambda: run.finish(result, started, mode == "all"))
-        training.on_first(held.close)
+            run.finish(result, started, mode == "all")
     return result if isinstance(result, int) else None
 
 
@@ -340,8 +336,7 @@ def about_devices() -> str:
     """Returns the line that says where a run computes."""
     devices = jax.devices()
     number = f"{len(devices)} x " * (len(devices) > 1)
-    shared = f" in {jax.process_count()} processes" * (jax.process_count() > 1)
-    return f"on {number}{devices[0].device_kind}{shared}, JAX {jax.__version__}"
+    return f"on {number}{devices[0].device_kind}, JAX {jax.__version__}"
 
 
 def about(made: build.Experiment) -> list[str]:

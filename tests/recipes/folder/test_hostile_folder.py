@@ -297,7 +297,6 @@ MAY_RUN_CODE = {
     "recipes/config/show_fields.py": "configurations",
     "recipes/evaluators/table.py": "evaluators of the package",
     "recipes/study/cells.py": "study files",
-    "training/_processes.py": "what one process of a run sends to the others",
 }
 
 
