@@ -15,7 +15,7 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.data import ImageData, add_gaussian_noise, dequantise
 from ebmjax.evaluate._baselines import Baseline, fit_baselines
-from ebmjax.samplers import Autoregressive, FactorGaussian, hmc
+from ebmjax.samplers import Autoregressive, hmc
 from ebmjax.types import Key, LogDensityFn
 
 BATCH, LEVEL = 128, 2.0 / 256.0
@@ -137,7 +137,7 @@ def normalise(
     *,
     low: float,
     high: float,
-    tilted: tuple[Any, LogDensityFn] | None = None,
+    tilted: tuple[Autoregressive, LogDensityFn] | None = None,
     noise_scale: float = 0.0,
     num_chains: int = 64,
     num_powers: int = 400,
@@ -153,16 +153,15 @@ def normalise(
       low: lower end of the box in which the density lives, if it has no base.
       high: its upper end.
       tilted: q and f of a density q(x) exp(f(x)) on the whole space, which takes the place of
-        ``log_density_fn``, and has its own temperature in f. Every Gaussian of q is normalised by
-        itself, because chains stay in theirs; an autoregressive q as a whole. None: Gaussians of
-        the classes are the base.
+        ``log_density_fn``, and has its own temperature in f. None: Gaussians of the classes are the
+        base.
       noise_scale: noise of the training, in units of pixels in [-1, 1].
       num_chains: chains of each side of log Z.
       num_powers: powers from the base to the density.
       temperature: divisor of the log density; "fitted" takes the one that fits the data best.
       flow_minutes: see ``fit_baselines``.
     """
-    fit_key, heat_key, noise_key, each_key, *base_keys, key = jax.random.split(key, 7)
+    fit_key, heat_key, noise_key, *base_keys, key = jax.random.split(key, 6)
     images, labels = take_rows(train.images, slice(MOST_FITTED)), train.labels[:MOST_FITTED]
     x, is_image = to_positions(fit_key, images), images.dtype == np.uint8
     noisy = {}
@@ -174,60 +173,39 @@ def normalise(
         q, tilt = tilted
         own = jax.jit(lambda x: jax.lax.map(q.log_density, x, batch_size=BATCH))
         baselines["base"] = lambda x: np.asarray(own(x), np.float64)
-        if isinstance(q, Autoregressive):
-            num = max(num_powers // POWERS_OF_A_REDRAW, 2)
-            say_part(f"log Z: {num_chains} chains through {num:,} powers, both ways")
-            options: Any = {"num_chains": num_chains, "num_powers": num}
-            found = evidence.tilted_log_partition(key, tilt, q, **options)
-            whole = lambda x: q.log_density(x) + tilt(x)  # noqa: E731
-            return Normalised(whole, found, temperature, baselines, noise_scale, noisy)
-        tempered, density, base = _weigh(each_key, q, tilt, num_chains, num_powers // 2)
-    else:
-        x = np.asarray(x)
-        jitter = max(noise_scale, SMALLEST_NOISE) ** 2 if is_image else None
-        classes = np.unique(labels, return_inverse=True)[1] if is_image else np.zeros(len(x), int)
-        base = evidence.gaussian_base(x, classes if classes.any() else None, jitter=jitter)
-        scale, mean = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2), np.mean(x, axis=0)
-        # Beyond the box by the moments of the data.
-        extend = partial(evidence.unfold, low=low, high=high, mean=mean, scale=scale)
-        if temperature == "fitted":
-            say_part("fitting a temperature to the training data")
-            assert base.coordinates is not None
-            temperature = evidence.fit_temperature(
-                heat_key, log_density_fn, x, base.coordinates, extend=extend
-            )
-        tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
-        density = extend(tempered)
+        num = max(num_powers // POWERS_OF_A_REDRAW, 2)
+        say_part(f"log Z: {num_chains} chains through {num:,} powers, both ways")
+        options: Any = {"num_chains": num_chains, "num_powers": num}
+        found = evidence.tilted_log_partition(key, tilt, q, **options)
+        whole = lambda x: q.log_density(x) + tilt(x)  # noqa: E731
+        return Normalised(whole, found, temperature, baselines, noise_scale, noisy)
+    x = np.asarray(x)
+    jitter = max(noise_scale, SMALLEST_NOISE) ** 2 if is_image else None
+    classes = np.unique(labels, return_inverse=True)[1] if is_image else np.zeros(len(x), int)
+    base = evidence.gaussian_base(x, classes if classes.any() else None, jitter=jitter)
+    scale, mean = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2), np.mean(x, axis=0)
+    # Beyond the box by the moments of the data.
+    extend = partial(evidence.unfold, low=low, high=high, mean=mean, scale=scale)
+    if temperature == "fitted":
+        say_part("fitting a temperature to the training data")
+        assert base.coordinates is not None
+        temperature = evidence.fit_temperature(
+            heat_key, log_density_fn, x, base.coordinates, extend=extend
+        )
+    tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
     say_part(f"log Z: {num_chains} chains through {num_powers:,} powers, both ways")
     found = evidence.log_partition(
         key,
-        density,
+        extend(tempered),
         base,
         num_chains=num_chains,
         num_powers=num_powers,
         sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
         num_steps=1,
         num_long=200,  # trajectories that move the pilot's end, where the reverse chains begin
-        refit=tilted is None,
+        refit=True,
     )
     return Normalised(tempered, found, temperature, baselines, noise_scale, noisy)
-
-
-def _weigh(
-    key: Key, q: FactorGaussian, tilt: LogDensityFn, num_chains: int, num_powers: int
-) -> tuple[LogDensityFn, LogDensityFn, evidence.Base]:
-    """Returns the density of chains that tilt q, the same of latent positions, and their base."""
-    say_part(f"log Z of each of {len(q.mean)} Gaussians")
-    options: Any = {"sampler": hmc, "num_chains": num_chains, "num_powers": max(num_powers, 2)}
-    log_z = evidence.log_partitions(key, tilt, q, **options)
-    fair = q._replace(log_weights=q.log_weights - log_z)
-    base, place = evidence.latent_mixture(q)
-
-    def latent_density(z: jax.Array) -> jax.Array:
-        x, index = place(z)
-        return base.log_density_fn(z) + tilt(x) - log_z[index]
-
-    return lambda x: fair.log_density(x) + tilt(x), latent_density, base
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:

@@ -16,8 +16,6 @@ from ebmjax.samplers import (
 )
 from ebmjax.types import Key, LogDensityFn, PyTree
 
-SPREAD = 20.0
-"""Deviation of the latent coordinate that chooses a Gaussian, where the others have 1."""
 NUM_IMAGES = 2
 """Mirror images of a box on each side, in pairs. A coordinate reaches one width beyond it."""
 
@@ -64,28 +62,6 @@ def gaussian_base(
         return fitted.draw(start_key, jax.random.categorical(label_key, fitted.log_weights))
 
     return Base(draw, fitted.log_density, whole.one(0))
-
-
-def latent_mixture(
-    fitted: FactorGaussian,
-) -> tuple[Base, Callable[[jax.Array], tuple[jax.Array, jax.Array]]]:
-    """Returns a normal base of latent positions (d + 1,), and what they stand for in a mixture.
-
-    That is a position of the mixture and the index of its Gaussian: draws of the base become exact
-    draws. The last coordinate chooses the Gaussian. It is ``SPREAD`` times as wide as the others,
-    which are the Gaussian's whitened coordinates, so that a move seldom changes the Gaussian.
-    """
-    scale = jnp.ones(fitted.mean[0].size + 1).at[-1].set(SPREAD)
-    ends = jnp.cumsum(jnp.exp(fitted.log_weights))[:-1]
-
-    def place(z: jax.Array) -> tuple[jax.Array, jax.Array]:
-        index = jnp.searchsorted(ends, norm.cdf(z[-1] / SPREAD))
-        return fitted.one(index).place(z[:-1]), index
-
-    return Base(
-        lambda key: scale * jax.random.normal(key, scale.shape),
-        lambda z: jnp.sum(norm.logpdf(z, 0.0, scale)),
-    ), place
 
 
 def unfold(

@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import norm
 from scipy import optimize, special
 
 from ebmjax._checks import check_at_least, check_fraction
 from ebmjax.evidence._annealing import AnnealedSamples, anneal
-from ebmjax.evidence._bases import SPREAD, Base, latent_mixture
+from ebmjax.evidence._bases import Base
 from ebmjax.evidence._pilot import place_powers, populate, refit_base
 from ebmjax.evidence._weights import Estimate, log_mean_exp, weight_sample_size
 from ebmjax.samplers import (
     Autoregressive,
-    FactorGaussian,
     batch_step,
     mala,
     position_of,
@@ -141,53 +139,6 @@ def log_partition(
     if coordinates is not None:
         ends = jax.vmap(coordinates.place)(ends)
     return _summarise(forward, backward, powers, ends)
-
-
-def log_partitions(
-    key: Key,
-    tilt_fn: LogDensityFn,
-    fitted: FactorGaussian,
-    *,
-    sampler: Callable[..., Sampler] = mala,
-    num_chains: int = 64,
-    num_powers: int = 100,
-) -> jax.Array:
-    r"""Estimates log Z of every Gaussian of a mixture that f tilts, :math:`\log E_{q_c} e^f`, (c,).
-
-    The chains of one Gaussian never reach another. So the density that chains from its draws follow
-    is :math:`\sum_c w_c q_c e^f / Z_c`, and not :math:`\sum_c w_c q_c e^f / Z`.
-
-    Args:
-      key: consumed.
-      tilt_fn: f, one position to a scalar.
-      fitted: the mixture.
-      sampler: see ``log_partition``.
-      num_chains: of a pilot; every Gaussian has a quarter as many.
-      num_powers: of the ladder.
-    """
-    keys, num = jax.random.split(key, 4), len(fitted.mean)
-    base, place = latent_mixture(fitted)
-    path, _, pilot = populate(
-        keys[0],
-        keys[1],
-        lambda z: base.log_density_fn(z) + tilt_fn(place(z)[0]),
-        base,
-        num_chains=num_chains,
-        num_long=0,
-        sampler=sampler,
-        num_steps=1,
-        target=0.7,
-        first_step=0.1,
-    )
-    powers, step_sizes = place_powers(pilot, num_powers)
-    each = max(num_chains // 4, 4)
-    start = jax.vmap(base.draw)(jax.random.split(keys[2], num * each))
-    highs = jnp.cumsum(jnp.exp(fitted.log_weights))
-    middles = SPREAD * norm.ppf(highs - 0.5 * jnp.exp(fitted.log_weights))
-    start = start.at[:, -1].set(jnp.repeat(middles, each))
-    options = path.at, path.log_tilt_fn, sampler, 1, step_sizes
-    found = jax.jit(lambda key: anneal(key, start, powers, *options).log_weights)(keys[3])
-    return jax.nn.logsumexp(found.reshape(num, each), axis=1) - jnp.log(each)
 
 
 def tilted_log_partition(

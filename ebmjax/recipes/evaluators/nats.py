@@ -11,6 +11,7 @@ from ebmjax._ranges import NOT_NEGATIVE, POSITIVE, TWO_OR_MORE, Range, optional
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import Found
+from ebmjax.recipes.parts.samplers import is_autoregressive
 from ebmjax.types import Key
 
 TEMPERATURE = optional(
@@ -68,7 +69,8 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
     low, high = box_of(config, train.images)
     tilted = model.tilted() if temperature in (None, "chains") else None
     if tilted is not None:
-        tilted, temperature = tilted[:2], tilted[2]
+        *tilted, temperature = tilted
+        tilted = tilted if is_autoregressive(tilted[0]) else None
     elif temperature == "chains":  # what the moves of training's sampler imply
         temperature = model.about().get("temperature")
     return evaluate.normalise(
