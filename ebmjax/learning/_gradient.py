@@ -7,24 +7,21 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from ebmjax._axes import AxisName, gather_rows, mean_over_members, num_members
+from ebmjax._axes import AxisName, gather_rows, num_members
 from ebmjax._checks import (
     check_at_least,
-    check_fraction,
     check_labels,
     check_not_negative,
     check_positive,
 )
 from ebmjax._dual_averaging import DualAveraging
 from ebmjax._numbers import with_numbers
-from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import Densities, run_chains, run_live_chains
 from ebmjax.learning._models import EnergyNetwork, JointNetwork
 from ebmjax.learning._plan import Carry, Chain, ChainPlan, Starts, draw_starts, positions_in
-from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
+from ebmjax.losses import cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.optim import sam_gradients
 from ebmjax.samplers import ReplayBuffer, select_particles
 from ebmjax.training import GradientFn, write_slots
@@ -131,13 +128,9 @@ class Objective:
         ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.
       rho: radius of SAM; None for the plain gradient.
       is_adaptive: ASAM instead of SAM.
-      smoothing_ratio: the ratio of the norms of generative and classification gradients, weights
-        included, that the smoothing is steered to; None leaves the smoothing as it is. Costs a
-        forward pass and two backward ones.
-      smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
       batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
         ``fit``. Batch statistics, SAM's displacement, the log densities that ``loss`` sees, live
-        chains' references, step sizes and the smoothing are then those of the whole batch. So any
+        chains' references and step sizes are then those of the whole batch. So any
         number of shards has the gradient of one. With None each shard is a separate batch, and the
         gradients are averaged.
 
@@ -154,18 +147,13 @@ class Objective:
     live: LiveSteps | None = None
     rho: float | None = None
     is_adaptive: bool = False
-    smoothing_ratio: float | None = None
-    smoothing_rate: float = 0.1
     batch_axis: AxisName = None
 
     def __post_init__(self) -> None:
         for name in ("classification_weight", "generative_weight"):
             check_not_negative(name, getattr(self, name))
-        for name in ("rho", "smoothing_ratio"):
-            if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
-        check_positive("smoothing_rate", self.smoothing_rate)
-        check_fraction("smoothing_rate", self.smoothing_rate)
+        if self.rho is not None:
+            check_positive("rho", self.rho)
 
 
 def make_gradient_fn(
@@ -335,21 +323,17 @@ class _Step(NamedTuple):
                 loss, more = objective.loss(loss_key, density, batch, negatives, numbers)
                 values.append(objective.generative_weight * loss)
                 metrics = {**metrics, **more}
-            terms, ends = jnp.stack(values), shown.get("negatives")
-            aux = terms, metrics, seen.statistics, seen.log_density.get("negatives"), ends
-            return jnp.sum(terms), aux
+            f, ends = seen.log_density.get("negatives"), shown.get("negatives")
+            return jnp.sum(jnp.stack(values)), (metrics, seen.statistics, f, ends)
 
         differentiate = jax.value_and_grad(loss_fn, has_aux=True)
         if objective.rho is not None:
             differentiate = partial(self._differentiate_nearby, loss_fn)
-        (loss, (_, metrics, statistics, f, ends)), gradients = differentiate(params)
+        (loss, (metrics, statistics, f, ends)), gradients = differentiate(params)
         metrics |= {"loss": loss, **{f"chain_{name}": value for name, value in report.items()}}
         if labelled is not None:
             metrics["smoothing"] = carry.smoothing
-        smoothing = carry.smoothing
-        if objective.smoothing_ratio is not None:
-            smoothing = self._adapt(smoothing, lambda p: loss_fn(p)[1][0], params)
-        carry = carry._replace(statistics=statistics, smoothing=smoothing, step=carry.step + 1)
+        carry = carry._replace(statistics=statistics, step=carry.step + 1)
         if starts is None or self.plan is None:
             return gradients, carry, metrics
         axes = [kind.axis_name for kind in self.plan.kinds.values() if kind.is_interacting]
@@ -429,23 +413,4 @@ class _Step(NamedTuple):
             adaptive=self.objective.is_adaptive,
             second_loss_fn=None if is_like_first else partial(loss_fn, second_pass=True),
             axis_name=self.objective.batch_axis,
-        )
-
-    def _adapt(
-        self, smoothing: jax.Array, terms: Callable[[PyTree], jax.Array], params: PyTree
-    ) -> jax.Array:
-        """Returns the next smoothing, from the norms of the gradients of the loss's two terms."""
-        objective = self.objective
-        assert objective.smoothing_ratio is not None
-        _, pull_back = jax.vjp(terms, params)
-        gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
-        gradients = mean_over_members(gradients, objective.batch_axis)
-        # Squares of half-precision gradients may leave half precision's range.
-        norms = [optax.tree.norm(at_least_float32(gradient)) for gradient in gradients]
-        return adapt_smoothing(
-            smoothing,
-            norms[1],
-            norms[0],
-            target_ratio=objective.smoothing_ratio,
-            rate=objective.smoothing_rate,
         )

@@ -1,7 +1,6 @@
 """Losses: arrays of energies or log densities in, (scalar, metrics) out; they never sample."""
 
 from ebmjax._precision import energy_penalty as energy_penalty
-from ebmjax.losses._adaptive_smoothing import adapt_smoothing as adapt_smoothing
 from ebmjax.losses._beta import beta_objective_loss as beta_objective_loss
 from ebmjax.losses._contrastive_divergence import (
     contrastive_divergence_loss as contrastive_divergence_loss,

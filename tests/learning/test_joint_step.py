@@ -278,28 +278,6 @@ def test_smoothing_divides_the_density_of_chains_and_loss():
     assert metrics["smoothing"] == after.smoothing == 2.5
 
 
-@pytest.mark.slow
-def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
-    weights = {"classification_weight": 0.5, "generative_weight": 2.0}
-    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
-    draw = negatives()
-    carry = shard_of(quadratic(), draw, smoothing=1.5)
-    (gradients, after, metrics), _ = run(objective, draw, carry=carry)
-
-    def norm(tree):
-        return np.sqrt(sum(np.sum(leaf**2) for leaf in tree.values()))
-
-    ends = buffer_rows(after)
-    classification = classification_gradient(PARAMS, 0.5)
-    generative = generative_gradient(PARAMS, ends, 2.0 / 1.5)
-    assert_trees_close(gradients, added(classification, generative))  # by the smoothing before
-    ratio = norm(generative) / norm(classification)
-    by_hand = np.exp(np.log(1.5) + 0.25 * np.log(ratio / 0.7))
-    np.testing.assert_allclose(after.smoothing, by_hand, rtol=ATOL)
-    assert metrics["smoothing"] == 1.5
-    assert not np.isclose(by_hand, 1.5, rtol=0.05)
-
-
 CLASSIFIED, POSITIVES = (rows(part.images).mean(axis=0) for part in batch())
 START = 0.05
 

@@ -67,10 +67,10 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
     """Returns the normalised density of a trained model, see ``evaluate.normalise``."""
     config, train = model.config, model.train
     low, high = box_of(config, train.images)
-    tilted = model.tilted() if temperature in (None, "chains") else None
-    if tilted is not None:
-        *tilted, temperature = tilted
-        tilted = tilted if is_autoregressive(tilted[0]) else None
+    found = model.tilted() if temperature in (None, "chains") else None
+    tilted = found[:2] if found and is_autoregressive(found[0]) else None
+    if found:
+        temperature = found[2]
     elif temperature == "chains":  # what the moves of training's sampler imply
         temperature = model.about().get("temperature")
     return evaluate.normalise(

@@ -122,9 +122,6 @@ _JOINT: dict[str, Field] = {
     ),
     "loss.generative_weight": field(1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier"),
     "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
-    "loss.smoothing_ratio": rare(
-        None, optional(POSITIVE), "ratio of gradient norms that steers smoothing; None: it stays"
-    ),
     "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
     "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
     "optimizer.schedule": field("steps", one_of("steps", "cosine"), "how the learning rate falls"),

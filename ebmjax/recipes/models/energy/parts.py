@@ -186,7 +186,6 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
         live=live,
         rho=config.optimizer.get("rho"),
         is_adaptive=config.optimizer.get("adaptive", False),
-        smoothing_ratio=section.get("smoothing_ratio"),
         batch_axis=SHARD_AXES,
     )
 

@@ -68,11 +68,9 @@ def test_chains_follow_what_the_weights_leave_of_the_density(loss, scale):
 def test_the_objective_has_the_numbers_of_its_fields():
     config = jem_digits.get_config()
     config.loss.update(generative_weight=0.5)
-    config.loss.update(smoothing_ratio=2.0)
     config.optimizer.update(rho=0.05, adaptive=True)
     found = make_objective(config, None, 10)
     assert (found.classification_weight, found.generative_weight) == (1.0, 0.5)
-    assert found.smoothing_ratio == 2.0
     assert (found.rho, found.is_adaptive) == (0.05, True)
 
 
