@@ -12,7 +12,6 @@ from ebmjax.evidence._thermodynamic import log_evidence as log_evidence
 from ebmjax.evidence._thermodynamic import (
     stepping_stone_log_evidence as stepping_stone_log_evidence,
 )
-from ebmjax.evidence._thermodynamic import tempering_log_partition as tempering_log_partition
 from ebmjax.evidence._thermodynamic import thermodynamic_log_evidence as thermodynamic_log_evidence
 from ebmjax.evidence._thermodynamic import trapezium_weights as trapezium_weights
 from ebmjax.evidence._weights import Estimate as Estimate

@@ -129,35 +129,11 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
     _check_chains(log_likelihoods, powers)
     log_likelihoods = jnp.asarray(log_likelihoods)
     widths = jnp.diff(jnp.asarray(powers)).reshape(-1, *[1] * (log_likelihoods.ndim - 1))
-    return _weigh(widths * log_likelihoods[:-1])
-
-
-def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
-    r"""Returns log Z of a density from replicas at powers between its base density and it.
-
-    .. math::
-        \log Z = \sum_i \log E_{p_i}\!\left[ e^{(t_{i+1} - t_i)\, w} \right], \qquad
-        w = f - \log q
-
-    A mode that no replica found is missing. It is log Z / Z_0 if the base is not normalised.
-
-    Args:
-      log_ratios: w of the replica at every power, shape (chains, draws, num_powers): those of
-        the infos of ``run_chain`` with ``batch_step``. At least two chains; blocks of draws of one
-        long chain may stand for chains.
-      powers: (num_powers,), increasing from 0 to 1.
-
-    Source: Syed et al. 2022.
-    """
-    check_powers(powers, is_whole=True)
-    powers, log_ratios = jnp.asarray(powers), jnp.asarray(log_ratios)
-    if log_ratios.ndim != 3 or log_ratios.shape[0] < 2 or log_ratios.shape[2] != len(powers):
-        raise ValueError(
-            "log_ratios must have shape (chains, draws, num_powers) with at least two chains and "
-            f"{len(powers)} powers, got {log_ratios.shape}. Cut the draws of one chain into blocks."
-        )
-    log_weights = logsumexp(jnp.diff(powers)[None, None] * log_ratios[..., :-1], axis=1)
-    return _weigh((log_weights - jnp.log(log_ratios.shape[1])).T)
+    log_weights = widths * log_likelihoods[:-1]
+    log_ratios = logsumexp(log_weights, axis=1) - jnp.log(log_weights.shape[1])
+    # Sums each chain's influences, so that chains may remember the powers below.
+    influences = jnp.sum(jnp.exp(log_weights - log_ratios[:, None]), axis=0)
+    return Estimate(jnp.sum(log_ratios, axis=0), mean_error(influences))
 
 
 def _check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:
@@ -169,11 +145,3 @@ def _check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:
             "log_likelihoods must hold at least two chains for every power, shape "
             f"({num_powers}, chains, ...), got {shape}. Means over the chains go to log_evidence."
         )
-
-
-def _weigh(log_weights: jax.Array) -> Estimate:
-    """Returns the estimate by the log weights (num_powers - 1, chains, ...) of each rung."""
-    log_ratios = logsumexp(log_weights, axis=1) - jnp.log(log_weights.shape[1])
-    # Sums each chain's influences, so that chains may remember the powers below.
-    influences = jnp.sum(jnp.exp(log_weights - log_ratios[:, None]), axis=0)
-    return Estimate(jnp.sum(log_ratios, axis=0), mean_error(influences))

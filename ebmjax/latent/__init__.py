@@ -21,5 +21,4 @@ from ebmjax.latent._model import path_to_posterior as path_to_posterior
 from ebmjax.latent._model import path_to_prior as path_to_prior
 from ebmjax.latent._model import principal_latents as principal_latents
 from ebmjax.latent._schedules import power_schedule as power_schedule
-from ebmjax.latent._through_chain import literal_log_evidence as literal_log_evidence
 from ebmjax.latent._through_chain import through_chain_loss as through_chain_loss

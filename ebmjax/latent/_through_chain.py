@@ -21,33 +21,6 @@ from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.types import Key, Metrics
 
 
-def literal_log_evidence(
-    mean_log_likelihoods: jax.Array,
-    powers: jax.Array,
-    *,
-    kl_forward: jax.Array,
-    kl_backward: jax.Array,
-    kl_weight: Any = 1.0,
-) -> jax.Array:
-    r"""Returns the thesis's Eq. 22 as printed, a plus between divergences: not a log evidence.
-
-    .. math::
-        \sum_{i=1}^{N_t} \left\{ \frac{(t_i - t_{i-1})(E_{i-1} + E_i)}{2}
-            + \eta\, \frac{KL(p_{i-1} \| p_i) + KL(p_i \| p_{i-1})}{2} \right\}
-
-    With exact divergences and :math:`\eta = 1` this is the right-hand Riemann sum, above the log
-    evidence by :math:`\sum_i KL(p_i \| p_{i-1})`. Arguments are those of ``log_evidence``, which is
-    the identity.
-    """
-    return log_evidence(
-        mean_log_likelihoods,
-        powers,
-        kl_forward=kl_forward,
-        kl_backward=-kl_backward,
-        kl_weight=kl_weight,
-    )
-
-
 def through_chain_loss(
     key: Key,
     params: LatentParams,

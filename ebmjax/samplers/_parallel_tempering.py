@@ -52,14 +52,11 @@ class ParallelTemperingInfo(NamedTuple):
       acceptance_prob: scalar, mean over powers and moves; None if the sampler reports none.
       swap_prob: (num_powers - 1,), probability that each pair would be swapped, tried or not.
       is_swapped: (num_powers - 1,) bool; only every other pair is tried.
-      log_ratios: (num_powers,), log density minus log base density of each replica, before the
-        swaps, for ``ebmjax.evidence.tempering_log_partition``.
     """
 
     acceptance_prob: jax.Array | None
     swap_prob: jax.Array
     is_swapped: jax.Array
-    log_ratios: jax.Array
 
 
 def parallel_tempering_init(
@@ -143,7 +140,7 @@ def parallel_tempering_step(
     hot, position = (jax.tree.map(lambda leaf, at=at: leaf[at], moved) for at in (np.s_[:-1], -1))
     state = ParallelTemperingState(position, HotReplicas(hot), 1 - state.parity)
     mean = jax.tree.map(jnp.mean, accepted)
-    return state, ParallelTemperingInfo(mean, swap_prob, is_swapped, log_ratios)
+    return state, ParallelTemperingInfo(mean, swap_prob, is_swapped)
 
 
 parallel_tempering = bound(

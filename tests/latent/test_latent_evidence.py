@@ -9,7 +9,6 @@ from scipy import stats
 
 from ebmjax.evidence import thermodynamic_log_evidence, trapezium_weights
 from ebmjax.latent import (
-    literal_log_evidence,
     log_evidence,
     log_likelihood,
     log_prior,
@@ -175,24 +174,3 @@ def test_chains_that_remember_the_powers_below_have_the_error_of_their_sums():
     estimate = thermodynamic_log_evidence(log_likelihoods, jnp.array([0.0, 0.25, 1.0]))
     want = offsets.std(ddof=1) / np.sqrt(4)
     np.testing.assert_allclose(estimate.standard_error, want, rtol=32 * np.finfo(np.float32).eps)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize(("num_intervals", "exponent"), [(1, 1.0), (5, 0.3), (5, 3.0)])
-def test_the_literal_sum_is_a_riemann_sum_and_no_evidence(num_intervals, exponent, weight):
-    """It lies between trapezium and right-hand sum, above the truth by the backward divergences.
-
-    In float64, where sums of a dozen terms of some ten nats are good to 1e-11.
-    """
-    with jax.enable_x64(True):
-        powers, x = power_schedule(num_intervals, exponent), jnp.asarray(OBSERVATION)
-        energies, forward, backward = exact_terms(make_params(), x, powers)
-        divergences = {"kl_forward": forward, "kl_backward": backward, "kl_weight": weight}
-        value = literal_log_evidence(energies, powers, **divergences)
-        trapezium = np.trapezoid(np.asarray(energies), np.asarray(powers))
-        right_hand = float(jnp.sum(jnp.diff(powers) * energies[1:]))
-        expected = (1 - weight) * trapezium + weight * right_hand
-        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-11)
-        correct = log_evidence(energies, powers, **divergences)
-        np.testing.assert_allclose(value - correct, weight * backward.sum(), atol=1e-11)
-        assert backward.sum() > 0.01

@@ -9,7 +9,6 @@ import pytest
 from monte_carlo import assert_mean, assert_moments
 from scipy.stats import truncnorm
 
-from ebmjax.evidence import stepping_stone_log_evidence, tempering_log_partition
 from ebmjax.samplers import Sampler, batch_step, mala, parallel_tempering, reflect, run_chain
 from ebmjax.samplers._parallel_tempering import _along
 
@@ -66,7 +65,6 @@ def test_swaps_keep_the_joint_law():
         assert_mean(info.swap_prob, expected)
         assert_mean(np.asarray(info.is_swapped)[:, tried], expected[tried])
         assert not np.any(np.asarray(info.is_swapped)[:, 1 - tried])
-    np.testing.assert_allclose(first.log_ratios, -0.5 * starts**2, rtol=1e-6)
     assert first.acceptance_prob is None
 
 
@@ -114,18 +112,6 @@ def test_a_replica_follows_the_base_and_the_density_by_its_power(power, place, e
     assert _along(*densities, jnp.float32(power), jnp.float32(place)) == expected
 
 
-def test_log_z_of_exact_draws():
-    """From N(0, 4) to exp(-x^2 / 2): Z = sqrt(2 pi), and one draw a chain is stepping stones."""
-    powers = np.linspace(0.0, 1.0, 6, dtype=np.float32)
-    x = np.random.default_rng(0).normal(size=(64, 50, 6)) / np.sqrt(0.25 + 0.75 * powers)
-    log_ratios = -0.375 * x**2 + 0.5 * np.log(8.0 * np.pi)
-    found = jax.jit(tempering_log_partition)(log_ratios, powers)
-    assert abs(found.value - 0.5 * np.log(2.0 * np.pi)) < 5 * found.standard_error < 0.1
-    one = jax.jit(tempering_log_partition)(log_ratios[:, :1], powers)
-    expected = jax.jit(stepping_stone_log_evidence)(log_ratios[:, 0].T, powers)
-    np.testing.assert_allclose(one, expected, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -151,7 +137,7 @@ SPREAD = 20.0
 
 
 def far_modes(x):
-    """N(0, I) with weight 0.2 and N((10, 0), I) with 0.8, unnormalised: Z = 2 pi."""
+    """N(0, I) with weight 0.2 and N((10, 0), I) with 0.8, unnormalised."""
     far = x - jnp.array([10.0, 0.0])
     return jnp.logaddexp(jnp.log(0.2) + normal(x), jnp.log(0.8) + normal(far))
 
@@ -167,7 +153,7 @@ def share_of_the_lesser(positions):
 
 
 @pytest.mark.slow
-def test_far_modes_get_their_masses_and_log_z():
+def test_far_modes_get_their_masses():
     """All chains start in the mode of 0.2. MALA alone stays there."""
     start = jnp.zeros((32, 2))
     precision = jnp.geomspace(1 / SPREAD**2, 1.0, 8)  # of each mode's Gaussian along the path
@@ -176,9 +162,7 @@ def test_far_modes_get_their_masses_and_log_z():
         far_modes, powers=powers, step_size=0.8 / precision, log_base_fn=wide, num_steps=3
     )
     states, step = jax.vmap(sampler.init)(start), batch_step(sampler.step)
-    _, positions, infos = run_chain(jax.random.key(1), states, step, 3000, burn_in=1000)
-    found = tempering_log_partition(infos.log_ratios, powers)
-    assert abs(found.value - np.log(2.0 * np.pi)) < 5 * found.standard_error < 0.2
+    _, positions, _ = run_chain(jax.random.key(1), states, step, 3000, burn_in=1000)
     shares = share_of_the_lesser(positions)
     assert shares.std(ddof=1) / np.sqrt(32) < 0.02
     assert_mean(shares, 0.2)
