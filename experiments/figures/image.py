@@ -11,7 +11,6 @@ from ebmjax.recipes.study.cells import find_runs
 
 ACCEPT_RATIOS = "--config.evals.functions=('literal/accept_ratios.py:accept_ratios',)"
 """Numbers of ``ACCEPTANCE`` that an evaluation of the thesis gives."""
-GAP = "energy of samples - of data, nats"
 SOUND: tuple[figures.Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("acceptance_implied", "acceptance of a move, T implied", "linear"),
@@ -19,27 +18,10 @@ SOUND: tuple[figures.Panel, ...] = (
     figures.DISTANCE,
 )
 ACCEPTANCE = (*SOUND, ("chain_step_size", "adapted step size", "log"), figures.BUFFER_FID)
-RUNAWAY = (*SOUND, figures.BUFFER_FID, ("energy_gap", GAP, "linear"))
+RUNAWAY = (*SOUND, figures.BUFFER_FID, ("energy_gap", "energy of samples - data, nats", "linear"))
 """Panels for runs that adapt no step size and may lose their chains."""
-DAMPING: tuple[figures.Panel, ...] = (
-    figures.BUFFER_FID,
-    ("energy_gap", GAP, "symlog"),
-    figures.DISTANCE,
-    figures.SKIPPED,
-)
-REWEIGHTED: tuple[figures.Panel, ...] = (
-    ("positive_energy", "-f of the data", "symlog"),
-    ("negative_energy", "-f of the negatives", "symlog"),
-    ("log_density_gap", "f of the data - of the negatives", "symlog"),
-    ("positive_weight", "mean weight of the data", "linear"),
-    ("effective_sample_fraction", "effective fraction of negatives", "linear"),
-    ("sample_fid", "FID of chains as in training ({extractor})", "log"),
-)
-"""Panels for the robust objective."""
-
 acceptance = partial(figures.over_training, ACCEPTANCE, "training")
 runaway = partial(figures.over_training, RUNAWAY, "training")
-damping = partial(figures.over_training, DAMPING, "damping")
 
 
 def samples(folder: Path) -> None:

@@ -2,17 +2,15 @@
 
 Acceptance along a chain at every fourth epoch, by the thesis's printed ratio and by the correct
 one, and the preconditioner of pSGLD at two lambdas. "SGLD, literal ratio" weighs SGLD's moves by
-the printed ratio and rejects none. chains.png has seed 0's rows, training.png all over training.
+the printed ratio and rejects none. chains.png has seed 0's rows.
 
 Variants: "" is the joint model, igebm the energy of images.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
 from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.image")
@@ -36,11 +34,6 @@ def make_rows(config: str, psgld: Sequence[str], damping: str) -> dict[str, str 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
 ROWS = make_rows(JEM, [JEM, "--config.sampler.name=psgld"], "1e-4")
 IGEBM_ROWS = make_rows(IGEBM, [f"{IGEBM}:psgld"], "0.01")
-PANELS: tuple[Panel, ...] = (
-    ("chain_acceptance_prob", "acceptance in training", "linear"),
-    ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
-    BUFFER_FID,
-)
 CHAINS = {
     **fid_columns("buffer", "fresh"),
     **pick_columns("acceptance, end of training", "distance travelled"),
@@ -55,13 +48,13 @@ STUDIES = {
         columns={**pick_columns("accuracy, %", "ECE, %"), **CHAINS},
         num_seeds=3,
         common=(*COMMON, *skip("ood", "robustness", "landscape")),
-        draw=(figures.profiles, partial(over_training, (ACCURACY, *PANELS), "training")),
+        draw=(figures.profiles,),
     ),
     "igebm": Study(
         rows=IGEBM_ROWS,
         num_seeds=3,
         columns=CHAINS,
         common=COMMON,
-        draw=(figures.profiles, partial(over_training, PANELS, "training")),
+        draw=(figures.profiles,),
     ),
 }

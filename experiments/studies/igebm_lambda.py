@@ -2,14 +2,11 @@
 
 The thesis (4.2.2) finds lambda = 1e-4 the fastest at first, until the loss jumps to 1e8. Its models
 have no spectral norm, no penalty on energies and no box; so do the rows "bare" here. "confined" is
-the base of configs/igebm_digits.py. damping.png has all rows over training.
+the base of configs/igebm_digits.py.
 """
 
-from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.table import fid_columns, pick_columns
-
-figures = project("figures.image")
 
 CONFIG = "configs/igebm_digits.py"
 DAMPINGS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -39,5 +36,4 @@ STUDY = Study(
     SGLD | dict(row(s, d) for s in ("bare", "confined") for d in DAMPINGS),
     COLUMNS,
     common=("--config.evals.every_epochs=1", "--config.train.checkpoint_every_epochs=40"),
-    draw=(figures.damping,),
 )

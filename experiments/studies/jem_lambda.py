@@ -5,10 +5,8 @@ the loss diverges to 1e8, with a 1 / G that grows without end (Fig. 4.16). Rows 
 or penalty. No step is skipped for the size of its loss, so that every seed has its numbers.
 """
 
-from functools import partial
-
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study, figures
+from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.table import pick_columns
 
 skip = project("settings.joint_rows").skip
@@ -16,14 +14,6 @@ skip = project("settings.joint_rows").skip
 JEM = "configs/jem_digits.py:unconfined"
 PSGLD = (JEM, "--config.sampler.name=psgld")
 DAMPINGS = (1.0, 1e-1, 1e-2, 1e-4)
-PANELS: tuple[figures.Panel, ...] = (
-    figures.ACCURACY,
-    ("loss", "loss", "symlog"),
-    ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
-    figures.DISTANCE,
-    figures.BUFFER_FID,
-    figures.SKIPPED,
-)
 
 STUDY = Study(
     rows={
@@ -51,5 +41,4 @@ STUDY = Study(
         "--config.train.max_consecutive_skips=1000000",
         *skip(),
     ),
-    draw=(partial(figures.over_training, PANELS, "lambda"),),
 )

@@ -4,11 +4,8 @@ The claims are those of the configuration (robust-objective paper, section 4.2, 
 Figures 12, 13 and 15): the mean weight of the data goes to 1, and nothing is learned.
 """
 
-from functools import partial
-
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import over_training
 from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.image")
@@ -37,5 +34,5 @@ STUDY = Study(
     rows={label: CONFIG + suffix for label, suffix in ROWS.items()},
     columns=COLUMNS,
     num_seeds=3,
-    draw=(partial(over_training, figures.REWEIGHTED, "training"), figures.samples),
+    draw=(figures.samples,),
 )

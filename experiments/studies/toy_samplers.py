@@ -12,7 +12,6 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.table import pick_columns
 
 figures = project("figures.points_samplers")
@@ -46,18 +45,12 @@ TRAINING_COLUMNS = {
     **pick_columns("energy of samples - of data, nats", "acceptance, end of training"),
     **pick_columns("distance travelled", "seconds of training"),
 }
-PANELS: tuple[Panel, ...] = (
-    ("density_tv", "total variation from the data", "linear"),
-    ("density_kl", "KL(data || model), nats", "log"),
-    ("energy_gap", "energy of samples - of data, nats", "linear"),
-)
 
 
 TRAINING = Study(
     rows={label: [CONFIG, f"--config.sampler.name={name}"] for label, name in TRAINED_BY.items()},
     columns=TRAINING_COLUMNS,
     common=("--config.evals.every_epochs=30", "--config.evals.comparison.samplers=('sgld',)"),
-    draw=(partial(over_training, PANELS, "training"),),
 )
 
 

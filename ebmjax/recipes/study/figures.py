@@ -19,7 +19,6 @@ Panel = tuple[str, str, str]
 ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
 BUFFER_FID: Panel = ("sample_fid", "FID of the buffer ({extractor})", "log")
 DISTANCE: Panel = ("chain_displacement", "squared distance travelled, a pixel", "log")
-SKIPPED: Panel = ("skipped", "skipped steps", "symlog")
 
 
 def over_training(
