@@ -1,8 +1,5 @@
 """Values as messages show them. Needs no JAX, so that a bad field is refused at once."""
 
-import difflib
-import os
-from pathlib import Path
 from typing import Any
 
 MAX_SHOWN = 80
@@ -18,15 +15,6 @@ def trim(value: Any) -> str:
         return text
     shape = f" (of shape {value.shape})" if hasattr(value, "shape") else ""
     return f"{text[:MAX_SHOWN]}...{shape}"
-
-
-def near_path(path: Path) -> str:
-    """Returns " Did you mean 'FILE'?" for a missing path, with the nearest name there; or ""."""
-    missing = next((one for one in (path, *path.parents) if one.parent.is_dir()), path)
-    is_open = not path.exists() and os.access(missing.parent, os.R_OK)
-    names = os.listdir(missing.parent) if is_open else []
-    found = difflib.get_close_matches(missing.name, names, 1)
-    return f" Did you mean {str(missing.with_name(found[0]))!r}?" if found else ""
 
 
 def printable(text: str) -> str:

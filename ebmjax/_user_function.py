@@ -11,8 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ebmjax._shown import near_path
-
 PACKAGE = Path(__file__).resolve().parent
 PLACES = [PACKAGE / "experiments", PACKAGE.parent / "experiments"]
 PROJECT = next((place for place in PLACES if place.is_dir()), PLACES[0])
@@ -71,10 +69,9 @@ def user_function(name: str) -> Callable[..., Any]:
                 sys.path.insert(0, os.getcwd())
             found = importlib.import_module(place)
     except (Exception, SystemExit) as error:  # whatever the user's own code raises
-        near = near_path(Path(place)) if isinstance(error, FileNotFoundError) else ""
         raise ValueError(
             f"{name!r} must be FILE.py:FUNCTION or MODULE:FUNCTION, and {place!r} cannot be "
-            f"imported: {type(error).__name__}: {error}.{near}"
+            f"imported: {type(error).__name__}: {error}."
         ) from error
     function = getattr(found, function_name, None)
     if not callable(function):

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax._npy import StoredArray, find_array, is_zip, members
-from ebmjax._shown import near_path
 from ebmjax.data._pixels import check_memory
 from ebmjax.data._source import (
     TRAIN,
@@ -132,7 +131,7 @@ def load_points(path: str | os.PathLike[str]) -> np.ndarray:
     place = Path(path).expanduser()
     must_be = f"{place} must be an .npy file of points (N, d)"
     if not place.is_file():
-        raise FileNotFoundError(f"{must_be}, and there is no such file.{near_path(place)}")
+        raise FileNotFoundError(f"{must_be}, and there is no such file.")
     try:
         array = find_array(place)  # which an .npz file is not
     except ValueError as error:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ebmjax._shown import near_path
 from ebmjax.data._pictures import Survey
 
 TRAIN = "train"
@@ -86,8 +85,7 @@ def existing(path: str | os.PathLike[str] | None, what: str) -> Path:
         raise ValueError(f"path must name {what}, got none.")
     place = Path(path).expanduser()
     if not place.exists():
-        where = f"{place}.{near_path(place)}"
-        raise FileNotFoundError(f"path does not exist: {where} It must name {what}.")
+        raise FileNotFoundError(f"path does not exist: {place}. It must name {what}.")
     if not (place.is_dir() or place.is_file()):
         raise ValueError(f"path must name {what}, and {place} is a pipe, a device or a socket.")
     return place

@@ -105,8 +105,8 @@ def sampling_error(values: Any) -> float:
     return float(np.sqrt(sum(_of_images(part) for part in _parts("values", values))))
 
 
-def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) -> PairedDifference:
-    r"""Returns the difference of two models' means on the same images, with an interval.
+def paired_difference(values: Any, reference: Any) -> PairedDifference:
+    r"""Returns the difference of two models' means on the same images, with a 95 % interval.
 
     The interval covers images and seeds. The difference of seed s on image i is modelled as a mean
     plus effects of the seed, of the image and of the pair. The variance of the overall mean is then
@@ -126,7 +126,6 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
       values: (images,), or (seeds, images), one number for each image; or a tuple of such arrays,
         as for ``sampling_error``.
       reference: the same for the model to compare with, on the same images in the same order.
-      confidence: of the interval, between 0 and 1.
 
     Source: crossed random effects: Cornfield & Tukey 1956, Obuchowski & Rockette 1995. Degrees of
     freedom: Satterthwaite 1946. The two answers: Bonett & Price 2012, Fagerland, Lydersen & Laake
@@ -134,8 +133,6 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
     """
     from scipy import stats
 
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence=}.")
     ours, theirs = _parts("values", values), _parts("reference", reference)
     if [part.shape for part in ours] != [part.shape for part in theirs]:
         raise ValueError(
@@ -145,7 +142,7 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
     differences = [_difference(a, b) for a, b in zip(ours, theirs, strict=True)]
     centre = sum(float(np.mean(part)) for part in differences)
     variance, degrees = _variance(differences)
-    reach = float(stats.t.ppf((1 + confidence) / 2, degrees)) * variance**0.5 if variance else 0.0
+    reach = float(stats.t.ppf(0.975, degrees)) * variance**0.5 if variance else 0.0
     raw = sum(float(np.mean(a) - np.mean(b)) for a, b in zip(ours, theirs, strict=True))
     return PairedDifference(raw, centre - reach, centre + reach)
 

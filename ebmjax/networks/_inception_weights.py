@@ -12,7 +12,6 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from ebmjax._extras import needs_experiments
-from ebmjax._shown import near_path
 from ebmjax.networks._inception import (
     SMALLEST_SIZE,
     InceptionOutputs,
@@ -121,7 +120,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
             f".pkl) are never opened, because opening one can run any program; {CONVERT}."
         )
     if not path.is_file():
-        raise FileNotFoundError(f"no weights at path={str(path)!r}.{near_path(path)} {CONVERT}.")
+        raise FileNotFoundError(f"no weights at path={str(path)!r}. {CONVERT}.")
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256.strip().lower():

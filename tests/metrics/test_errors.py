@@ -35,8 +35,8 @@ def test_the_error_of_an_accuracy_is_binomial():
 def test_with_one_seed_it_is_the_paired_t_interval():
     rng = np.random.default_rng(0)
     ours, theirs = rng.normal(size=(2, 40)) + np.array([[0.3], [0.0]])
-    expected = stats.ttest_rel(ours, theirs).confidence_interval(0.9)
-    found = paired_difference(ours, theirs, confidence=0.9)
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    found = paired_difference(ours, theirs)
     np.testing.assert_allclose(found.difference, np.mean(ours - theirs), rtol=RTOL)
     np.testing.assert_allclose(found[1:], expected, rtol=RTOL)
 

@@ -19,7 +19,7 @@ import numpy as np
 import ebmjax
 from ebmjax import _npy, _records
 from ebmjax._records import list_steps
-from ebmjax._shown import SEE_FAQ, near_path, trim
+from ebmjax._shown import SEE_FAQ, trim
 from ebmjax._user_function import PACKAGE
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten, pick
@@ -86,7 +86,7 @@ def check_links(folder: Path) -> None:
 def config_file(folder: Path) -> Path:
     """Returns the path of config.json; raises WorkdirError without it, or for ``check_links``."""
     if not folder.exists():
-        raise WorkdirError(f"{folder} does not exist.{near_path(folder)}")
+        raise WorkdirError(f"{folder} does not exist.")
     if not (folder / "config.json").exists():
         raise WorkdirError(f"{folder} is not the folder of a run: it has no config.json.")
     check_links(folder)

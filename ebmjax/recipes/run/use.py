@@ -33,7 +33,7 @@ import numpy as np
 
 from ebmjax._phases import phase, tell_phases
 from ebmjax._ranges import MAX_INTEGER
-from ebmjax._shown import SEE_FAQ, near_path
+from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
@@ -264,7 +264,7 @@ def source_of(path: str) -> str:
         return "npz" if any(place.glob("*.npy")) else "folder"
     if ":" in path:
         return path
-    raise ConfigError(f"images do not exist: {path}.{near_path(place)}")
+    raise ConfigError(f"images do not exist: {path}.")
 
 
 def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

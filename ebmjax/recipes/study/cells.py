@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax._ranges import PATH
-from ebmjax._shown import near_path, trim
+from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families, files
 from ebmjax.recipes.config.command_line import read
@@ -180,8 +180,7 @@ def check_data(all_cells: Sequence[Cell]) -> None:
                 for entry in map(str, filter(None, declare.entries_of(config[name]))):
                     place = Path(entry).expanduser()
                     if one.values is PATH and not place.exists():
-                        near = near_path(place)
-                        raise ConfigError(f"config.{name}={place} does not exist.{near}")
+                        raise ConfigError(f"config.{name}={place} does not exist.")
                     if one.values.names_code(entry) and is_function_name(entry):
                         user_function(entry)
             if "data.max_test" in fields and not families.is_points(config):
