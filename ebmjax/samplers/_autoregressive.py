@@ -110,15 +110,16 @@ class Autoregressive(NamedTuple):
         parts = [padded[i : i + height, j : j + width] for i, j in OFFSETS]
         log_widths = jnp.log(jnp.diff(self.edges))
 
-        def score(near: jax.Array, place: jax.Array, own: Any, chosen: Any) -> jax.Array:
-            hidden = self._hidden(near, place, component)
+        def score(seen: jax.Array, place: jax.Array, own: Any, chosen: Any) -> jax.Array:
+            hidden = self._hidden(seen, place, component)
             logits = jnp.stack([self._logits(hidden, own, component, k) for k in range(channels)])
             at = jnp.arange(channels), chosen
             return jax.nn.log_softmax(logits)[at] - log_widths[chosen]
 
         of_rows = jax.vmap(jax.vmap(score))
-        near = jnp.concatenate(parts, axis=-1)
-        return of_rows(near, self.params["place"], values, symbols)
+        kernel = self.params["context"].reshape(len(parts), channels, -1)
+        seen = jnp.einsum("nhwc,ncf->hwf", jnp.stack(parts), kernel)
+        return of_rows(seen, self.params["place"], values, symbols)
 
     def _redraw(self, key: Key, image: jax.Array, component: Any, is_free: Any) -> jax.Array:
         """Returns ``image`` with its free pixels drawn one after the other."""
@@ -131,8 +132,8 @@ class Autoregressive(NamedTuple):
         def draw(padded: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
             i, j = at // width, at % width
             patch = jax.lax.dynamic_slice(padded, (i, j, 0), (FAR + 1, 2 * FAR + 1, channels))
-            near = patch[OFFSETS[:, 0], OFFSETS[:, 1]].ravel()
-            hidden = self._hidden(near, self.params["place"][i, j], component)
+            seen = patch[OFFSETS[:, 0], OFFSETS[:, 1]].ravel() @ self.params["context"]
+            hidden = self._hidden(seen, self.params["place"][i, j], component)
             values, drawn = padded[i + FAR, j + FAR], []
             for k in range(channels):
                 shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, component, k)))
@@ -146,9 +147,9 @@ class Autoregressive(NamedTuple):
         new = self.edges[symbols] + widths * jax.random.uniform(inside_key, self.shape)
         return jnp.where(is_free, new, image)
 
-    def _hidden(self, near: jax.Array, place: jax.Array, component: Any) -> jax.Array:
+    def _hidden(self, seen: jax.Array, place: jax.Array, component: Any) -> jax.Array:
         p = self.params
-        first = jax.nn.relu(near @ p["context"] + place + p["component"][component])
+        first = jax.nn.relu(seen + place + p["component"][component])
         return first + jax.nn.relu(first @ p["hidden"] + p["hidden_component"][component])
 
     def _logits(self, hidden: jax.Array, values: jax.Array, component: Any, channel: int) -> Any:

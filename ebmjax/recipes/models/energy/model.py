@@ -33,8 +33,9 @@ from ebmjax.samplers import StartFn, position_of
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn, PyTree
 
-BATCH, NUM_JUDGED, NUM_STRENGTHS = 128, 1024, 20
-"""Images a call; images, and draws of a base, that choose a network's strength; strengths tried."""
+BATCH, NUM_JUDGED, NUM_STRENGTHS, WEAKEST = 128, 1024, 31, 1e-3
+"""Images a call; images, and draws of a base, that choose a network's strength; strengths tried,
+and the least of them."""
 LONG, FAR_PIXELS = 10, 32**2
 """Default length of an evaluation's chain, in lengths of a training step's, for images of at most
 so many pixels. Chains of larger images are longer in proportion."""
@@ -128,8 +129,8 @@ class EnergyModel(ImageModel):
         images = dequantise(jax.random.key(1), jnp.asarray(self.train.images[:NUM_JUDGED]))
         found = self.program("tilts", lambda: tilts)(trained, images)
         ours, theirs = (np.asarray(one, np.float64) for one in found)
-        best = 0.0, 1 / NUM_STRENGTHS
-        for strength in np.arange(1, NUM_STRENGTHS + 1) / NUM_STRENGTHS:
+        best = 0.0, WEAKEST
+        for strength in np.geomspace(WEAKEST, 1.0, NUM_STRENGTHS):
             weights = np.exp(strength * (theirs - theirs.max()))
             gain = strength * (ours.mean() - theirs.max()) - np.log(weights.mean())
             variance = strength**2 * ours.var() / len(ours)
