@@ -1,10 +1,10 @@
 """PyTorch's side of league.py: python _league_torch.py METHOD IN.npz OUT.npz MINUTES NUM SEED.
 
 IN.npz holds ``images`` (N, H, W, C) uint8. The method trains for the minutes, without labels, and
-writes ``images`` (NUM, H, W, C) uint8. The first three methods have one U-Net of a million
+writes ``images`` (NUM, H, W, C) uint8. The first three methods have one U-Net of 0.7 million
 parameters, Adam with a learning rate that falls to 0, and an average of the parameters:
 
-- ddpm: noise prediction, cosine schedule (Ho et al. 2020; Nichol & Dhariwal 2021), 250 steps;
+- ddpm: noise prediction, cosine schedule (Ho et al. 2020; Nichol & Dhariwal 2021), 100 steps;
 - flow_matching: linear paths (Lipman et al. 2023), 50 steps of Heun;
 - torchebm: its EquilibriumMatchingLoss and FlowSampler, 100 steps of Euler, as in its README;
 - ebmkit: its ConvEnergy, persistent contrastive divergence and Trainer, with IGEBM's settings that
@@ -96,7 +96,7 @@ def ddpm(x: Any, minutes: float, num: int) -> Any:
         return functional.mse_loss(network(a.sqrt() * batch + (1 - a).sqrt() * noise, t), noise)
 
     average, z = train(x, minutes, loss_fn, network), torch.randn(num, *x.shape[1:])
-    times = torch.linspace(0.999, 0, 251)
+    times = torch.linspace(0.999, 0, 101)
     for t, after in itertools.pairwise(times):
         a, b = level(t), level(after).clamp(max=0.9999)
         noise = average(z, t.expand(num))

@@ -8,7 +8,8 @@ FOLDER/rows.jsonl, and is not run again for the same minutes; samples lie in FOL
 
 - joint, image, latent: our configurations' defaults. Where they need more than the minutes, they
   train once more with fewer epochs in proportion, which the row says;
-- gaussians, a Gaussian a class, and mixture: components and regularisation by held-out images;
+- gaussians, one with a full covariance a class; mixture, components, their shape and regularisation
+  by held-out nats;
 - ddpm, flow_matching, torchebm, ebmkit: see _league_torch.py. They need --torch-python, a Python
   with pip install torch==2.13.0 torchebm ebmkit numpy, and an idle machine: their threads wait
   actively, and beside other work are 10 times slower unless OMP_WAIT_POLICY=PASSIVE is set;
@@ -52,7 +53,7 @@ image_sets, own_images = project("image_sets"), project("studies.own_images")
 Set = image_sets.ImageSet
 Row = dict[str, Any]
 OURS, TORCH = ("joint", "image", "latent"), ("ddpm", "flow_matching", "torchebm", "ebmkit")
-COMPONENTS, FLOORS = (1, 2, 5, 10, 20, 50), (1e-5, 3e-4, 3e-3)
+COMPONENTS, FLOORS = (1, 2, 5, 10, 20, 50), (1e-5, 3e-4, 3e-3, 3e-2)
 """Components and regularisation of mixtures, in squared units of pixels in [-1, 1]."""
 
 
@@ -83,14 +84,15 @@ def train_ours(name: str, found: Set, seed: int, options: Any) -> tuple[np.ndarr
     key = jax.random.key(seed)
     drawn = run.sample(key, len(found.test_images))
     samples, row["starts"] = (drawn[k][:, :height, :width] for k in ("images", "start_images"))
-    if "log_density" in (scores := run.score(found.test_images)):
+    scores, data = run.score(found.test_images), ImageData(found.test_images, found.test_labels)
+    if "log_density" in scores and height == width:  # padded pixels would be worth nats
         row["auroc"] = rank(lambda x: run.score(x)["log_density"], found)
         if options.nats:
-            report = nats(key, run.model, ImageData(found.test_images, found.test_labels))
-            row["nats"] = report.report["nats"]["nats"]
+            report = nats(key, run.model, data, flow_minutes=0.0).report["nats"]
+            row |= {k: number for k, number in report.items() if isinstance(number, float)}
+        if name == "joint":
+            row["detector"] = ood(key, run.model, data).report["ood"]["detector"]
     if "class_probability" in scores:
-        report = ood(key, run.model, ImageData(found.test_images, found.test_labels))
-        row["detector"] = report.report["ood"]["detector"]
         chances = scores["class_probability"]
         row["accuracy"] = float(np.mean(chances.argmax(axis=1) == found.test_labels))
         row["ece"] = float(
@@ -128,14 +130,13 @@ def train_mixture(name: str, found: Set, seed: int, options: Any) -> tuple[np.nd
             setattr(made, part, np.concatenate([getattr(one, part) for one in every]))
         return made
 
-    smallest = min(np.unique(labels[kept], return_counts=True)[1])
-    counts = COMPONENTS if name == "mixture" else (len(np.unique(labels)),)
-    best = -np.inf, 1, "diag", FLOORS[-1]
-    for count, kind, floor in ((c, k, f) for c in counts for k in ("full", "diag") for f in FLOORS):
-        each = smallest if name == "gaussians" else len(kept) / count
-        if each >= 2 and (kind == "diag" or name == "gaussians" or each >= x.shape[1]):
-            score = float(fit(count, kind, floor, kept).score(x[held]))
-            best = max(best, (score, count, kind, floor))
+    sizes = [(len(np.unique(labels)), "full")]
+    if name == "mixture":
+        sizes = [(count, "diag") for count in COMPONENTS if count <= len(kept)]
+        sizes += [(c, "full") for c in COMPONENTS if c * x.shape[1] <= len(kept)]
+    best = -np.inf, *sizes[0], FLOORS[-1]
+    for count, kind, floor in ((*size, floor) for size in sizes for floor in FLOORS):
+        best = max(best, (float(fit(count, kind, floor, kept).score(x[held])), count, kind, floor))
         if time.monotonic() - begun > 30 * options.minutes:
             break  # half of the time, since the last fit is of more images
     chosen = fit(*best[1:], order)

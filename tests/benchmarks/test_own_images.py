@@ -72,3 +72,14 @@ def test_a_file_is_read_by_a_run(sets, tmp_path, monkeypatch, command):
     assert found.data.images.shape == (6, 8, 8, 3)
     assert found.num_classes == 3
     assert "labels (9,)" in line
+
+
+def test_automata_obey_the_sums_modulo_two_that_their_rules_are(sets):
+    found = sets.make_automata(40, 80, 8)
+    is_on = found.images[..., 0] == 255
+    left, centre, right = (np.roll(is_on[:, :-1], shift, axis=2) for shift in (1, 0, -1))
+    sums = {90: left ^ right, 150: left ^ centre ^ right, 60: left ^ centre}
+    for rule, after in sums.items():
+        chosen = found.labels == sets.RULES.index(rule)
+        assert chosen.any()
+        np.testing.assert_array_equal(is_on[chosen, 1:], after[chosen])
