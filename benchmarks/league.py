@@ -49,7 +49,7 @@ from ebmjax.recipes.evaluators.nats import nats
 from ebmjax.recipes.evaluators.ood import ood
 from ebmjax.recipes.study.table import markdown_table
 
-image_sets, own_images = project("image_sets"), project("studies.own_images")
+image_sets = project("image_sets")
 Set = image_sets.ImageSet
 Row = dict[str, Any]
 OURS, TORCH = ("joint", "image", "latent"), ("ddpm", "flow_matching", "torchebm", "ebmkit")
@@ -170,9 +170,41 @@ def classify(name: str, found: Set, seed: int, options: Any) -> tuple[None, Row]
     begun = time.monotonic()
     parts = ImageData(*found[:2]), ImageData(*found[2:])
     return None, {
-        "accuracy": own_images.measure_svc(*parts),
+        "accuracy": measure_svc(*parts),
         "seconds": time.monotonic() - begun,
     }
+
+
+def measure_svc(train: ImageData, test: ImageData) -> float:
+    """Returns the accuracy of a support vector machine on principal components."""
+    from sklearn.decomposition import PCA
+    from sklearn.pipeline import make_pipeline
+    from sklearn.svm import SVC
+
+    x, x_test = (one.images.reshape(len(one.images), -1) / 255 for one in (train, test))
+    components = PCA(min(50, *x.shape), random_state=0)
+    fitted = make_pipeline(components, SVC(C=10)).fit(x, train.labels)
+    return float(fitted.score(x_test, test.labels))
+
+
+def find_nearest(images: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the index of the nearest training image of each uint8 image, and its distances.
+
+    Distances (2, n) are the root mean square difference from it, and the ratio of this to the mean
+    over the next 50 neighbours.
+    """
+    x, y = (one.reshape(len(one), -1) / 255 for one in (images, train))
+    squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
+    distances = np.sqrt(squares.clip(0) / x.shape[1])
+    near = np.sort(distances, axis=1)[:, :51]
+    return distances.argmin(axis=1), np.stack([near[:, 0], near[:, 0] / near[:, 1:].mean(axis=1)])
+
+
+def share_of_copies(samples: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    """Returns the share of samples whose distances are both below the test images' 1 % quantile."""
+    (_, of_samples), (_, of_test) = (find_nearest(one, train) for one in (samples, test))
+    bounds = np.quantile(of_test, 0.01, axis=1, method="higher")
+    return float((of_samples < bounds[:, None]).all(axis=0).mean())
 
 
 def draw_real(name: str, found: Set, seed: int, options: Any) -> tuple[np.ndarray, Row]:
@@ -222,7 +254,7 @@ class Judge:
         outputs = [one.outputs(every)[0] for one in self.features.values()]
         row["c2st"] = two_sample_accuracy(np.concatenate(outputs, axis=1), len(samples))
         train, test = self.found.images, self.found.test_images
-        return row | {"copies": own_images.share_of_copies(samples, train, test)}
+        return row | {"copies": share_of_copies(samples, train, test)}
 
 
 def two_sample_accuracy(features: np.ndarray, num_last: int) -> float:

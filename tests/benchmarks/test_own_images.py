@@ -1,19 +1,14 @@
-"""The exam of the configurations for anyone's images: its sets, what it calls a copy, its table."""
-
-import json
-import re
+"""Image sets, and what the league calls a copy."""
 
 import numpy as np
 import pytest
 
 from ebmjax.data import load_images
-from ebmjax.recipes.config.command_line import read
-from ebmjax.recipes.folder.run_folder import as_json
 
 
 @pytest.fixture
 def module(load):
-    return load("studies.own_images")
+    return load("league")
 
 
 @pytest.fixture
@@ -42,27 +37,6 @@ def test_copies_are_found_and_neither_new_images_nor_blurs_are_copies(module):
     distances = [module.find_nearest(images, train)[1][0] for images in (blurs, test)]
     assert max(distances[0]) < min(distances[1])
     assert module.share_of_copies(blurs, train, test) == 0
-
-
-def test_a_finished_run_is_judged_beside_its_baseline(module, sets, tmp_path, monkeypatch):
-    monkeypatch.setitem(sets.SETS, "shapes", lambda: sets.make_shapes((8, 8), [0, 1, 2], 60, 90))
-    path = sets.write_set("shapes", tmp_path / "sets")
-    for row, report in (
-        ("joint_shapes", {"classification": {"accuracy": 0.5}}),
-        ("image_shapes", {}),
-    ):
-        run = tmp_path / row / "seed0"
-        run.mkdir(parents=True)
-        config = read("joint", ["--config.data.name=npz", f"--config.data.path={path}"])
-        (run / "config.json").write_text(json.dumps(as_json(config)))
-        (run / "evaluation.json").write_text(json.dumps(report))
-        noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), np.uint8)
-        np.savez(run / "evaluation.npz", fresh_images=noise)
-    module.judge(tmp_path)
-    lines = (tmp_path / "exam.md").read_text().splitlines()
-    assert lines[2] == "| image_shapes | - | 0.0 |"
-    assert re.fullmatch(r"\| joint_shapes \| \d+\.\d \| 0\.0 \|", lines[3])  # chance is -16.7
-    assert (tmp_path / "joint_shapes.png").is_file()
 
 
 def test_a_file_is_read_by_a_run(sets, tmp_path, monkeypatch, command):
