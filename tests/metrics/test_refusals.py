@@ -79,7 +79,6 @@ BAD = [
     ("ood_scores", {"images": np.zeros((2, 3), np.uint8)}, "images must hold floating-point"),
     ("ood_scores", {"logits_fn": lambda x: x[:, 0]}, r"\(8, classes\), got \(8,\)"),
     ("paired_difference", {"values": np.ones((2, 3))}, r"one shape.*\(2, 3\).*\(1, 3\)"),
-    ("paired_difference", {"confidence": 95}, "confidence must lie between 0 and 1"),
     ("pgd_attack", {"epsilon": np.ones(2)}, "epsilon must be one radius"),
     ("pgd_attack", {"norm": "l1"}, r"norm must be one of \['linf', 'l2'\], got norm='l1'"),
     ("pgd_attack", {"low": 0.5}, r"images must lie within \[low, high\] = \[0.5, 1.0\]; 48 of 48"),
