@@ -53,7 +53,7 @@ def test_an_image_energy_adds_the_base(variant, tmp_path):
     labels = jnp.arange(6) % model.plan.num_classes
     energies = model.network.energy_of(model.params)(IMAGES, labels)
     base = jax.vmap(model.base.density.log_density)(IMAGES)
-    expected = energies - TEMPERATURE / 0.8 * base
+    expected = energies - TEMPERATURE / (0.8 * float(model.trained.strength)) * base
     by_class = model.apply(model.params, IMAGES)
     by_class = by_class if variant else by_class[:, None]
     found = model.energies(IMAGES, labels), by_class[np.arange(6), labels]
