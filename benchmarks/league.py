@@ -46,7 +46,6 @@ from ebmjax import evaluate, metrics, recipes
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.evaluators.nats import nats
-from ebmjax.recipes.evaluators.ood import ood
 from ebmjax.recipes.study.table import markdown_table
 
 image_sets = project("image_sets")
@@ -90,8 +89,6 @@ def train_ours(name: str, found: Set, seed: int, options: Any) -> tuple[np.ndarr
         if options.nats:
             report = nats(key, run.model, data, flow_minutes=0.0).report["nats"]
             row |= {k: number for k, number in report.items() if isinstance(number, float)}
-        if name == "joint":
-            row["detector"] = ood(key, run.model, data).report["ood"]["detector"]
     if "class_probability" in scores:
         chances = scores["class_probability"]
         row["accuracy"] = float(np.mean(chances.argmax(axis=1) == found.test_labels))

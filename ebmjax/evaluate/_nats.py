@@ -173,10 +173,9 @@ def normalise(
         q, tilt = tilted
         own = jax.jit(lambda x: jax.lax.map(q.log_density, x, batch_size=BATCH))
         baselines["base"] = lambda x: np.asarray(own(x), np.float64)
-        num = max(num_powers // POWERS_OF_A_REDRAW, 2)
-        say_part(f"log Z: {num_chains} chains through {num:,} powers, both ways")
-        options: Any = {"num_chains": num_chains, "num_powers": num}
-        found = evidence.tilted_log_partition(key, tilt, q, **options)
+        n = max(num_powers // POWERS_OF_A_REDRAW, 2)
+        say_part(f"log Z: {num_chains} chains through {n:,} powers, both ways")
+        found = evidence.tilted_log_partition(key, tilt, q, num_chains=num_chains, num_powers=n)
         whole = lambda x: q.log_density(x) + tilt(x)  # noqa: E731
         return Normalised(whole, found, temperature, baselines, noise_scale, noisy)
     x = np.asarray(x)

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax._checks import check_at_least
 from ebmjax.types import Key
 
 FIT_BATCH, LEARNING_RATE, NUM_LOOKS = 8, 4e-3, 8
@@ -43,6 +42,7 @@ class Autoregressive(NamedTuple):
       log_weights: of the components y, (c,).
       given: image whose pixels at other places are given; None for none.
       places: indices of free values in the flat image; None for all. Positions have their shape.
+      keeps: whether draws of all pixels keep the component.
     """
 
     params: dict[str, jax.Array]
@@ -50,6 +50,7 @@ class Autoregressive(NamedTuple):
     log_weights: jax.Array
     given: jax.Array | None = None
     places: jax.Array | None = None
+    keeps: Any = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,7 +96,7 @@ class Autoregressive(NamedTuple):
         at = jnp.arange(size).reshape(*self.shape[:2], 1)
         is_free = self._is_free(is_whole | ((at >= first) & (at < last)))
         other = jax.random.categorical(component_key, self.log_weights)
-        new_component = jnp.where(is_whole, other, component)
+        new_component = jnp.where(is_whole & ~jnp.asarray(self.keeps), other, component)
         image = self._place(x)
         new = self._redraw(draw_key, image, new_component, is_free)
         change = self.log_terms(new, new_component) - self.log_terms(image, component)
@@ -204,8 +205,6 @@ def fit_autoregressive(
 
     Source: van den Oord, Kalchbrenner & Kavukcuoglu 2016, with one causal convolution.
     """
-    for name, value in {"width": width, "num_bins": num_bins}.items():
-        check_at_least(name, value, 1)
     images, labels, is_held = np.asarray(images), np.asarray(labels), np.asarray(is_held)
     edges = _find_edges(np.bincount(images.ravel(), minlength=256), num_bins)
     start = Autoregressive(

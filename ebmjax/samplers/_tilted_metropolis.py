@@ -4,7 +4,6 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 
-from ebmjax._checks import check_positive
 from ebmjax._ranges import POSITIVE
 from ebmjax.samplers._autoregressive import Autoregressive
 from ebmjax.samplers._bound import bound
@@ -50,7 +49,6 @@ def tilted_metropolis_step(
     Source: Hastings 1970; energies beside an autoregressive density: Deng et al. 2020.
     """
     check_state(state, *TiltedMetropolisState._fields)
-    check_positive("temperature", temperature, is_scalar=True)
     move_key, coin_key = jax.random.split(key)
     position, component, log_ratio = base.propose(move_key, state.position, state.component)
     proposed = TiltedMetropolisState(position, log_density_fn(position), component)

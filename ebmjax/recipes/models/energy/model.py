@@ -283,18 +283,28 @@ class EnergyModel(ImageModel):
         num_groups, num_kinds = -(-num // size), len(plan.kinds)
         if num_kinds > 1:  # groups of equal size: cutting the last one drops no sampler's chains
             size = -(-num // (num_groups * num_kinds)) * num_kinds
-        starts_in_class = labels is not None and self.base is not None
-        start_fn = Partial(Base.draw, self.base) if starts_in_class else plan.start_fn
+        in_class = labels is not None and self.base is not None
+        start_fn = Partial(Base.draw, self.base) if in_class else plan.start_fn
         classes = np.arange(plan.num_classes) if labels is None else labels
         turns = np.resize(np.asarray(classes, np.int32), (num_groups, size))
         labels = np.full_like(turns, ANY_CLASS) if self.has_labels and labels is None else turns
         trained = self.trained if scale is None else self.trained._replace(scale=jnp.float32(scale))
-        run = self.program(("fresh", num_steps), lambda: self._make_chains(num_steps))
+        model = self.keep_class() if in_class else self
+        run = self.program(("fresh", num_steps, in_class), lambda: model._make_chains(num_steps))
         say_part(f"{num:,} chains of {num_steps:,} steps")
         found = *run(key, trained, start_fn, turns, labels), turns
         # Drops the last group's surplus: distances of different counts do not compare.
         starts, ends, classes = (np.concatenate(np.asarray(some))[:num] for some in found)
         return Chains(starts, ends, classes)
+
+    def keep_class(self) -> "EnergyModel":
+        """Returns the model whose chains stay in the component of their start, by any base."""
+        density: Any = self.base and self.base.density
+        if not is_autoregressive(density):
+            return self
+        move = lambda kind: partial(kind.sampler, base=density._replace(keeps=True))  # noqa: E731
+        kinds = {n: replace(k, sampler=move(k)) for n, k in self.find_plan().kinds.items()}
+        return replace(self, plan=replace(self.find_plan(), kinds=kinds))
 
     def conditional_chains(self, given: Given, num: int, num_steps: int | None, label: Any) -> Any:
         """Returns chains of the run's first sampler on free pixels, as ``Given.run`` takes them.
@@ -319,7 +329,8 @@ class EnergyModel(ImageModel):
             if is_autoregressive(density):
                 images = jnp.asarray(given.images)
                 places = np.arange(images[0].size).reshape(images[0].shape)[mask]
-                density, more = density._replace(places=jnp.asarray(places)), {"given": images}
+                keeps = {"places": jnp.asarray(places), "keeps": label is not None}
+                density, more = density._replace(**keeps), {"given": images}
             else:
                 density = samplers.condition_gaussian(density, given.images, mask)
                 more = {"mean": density.mean, "log_weights": density.log_weights}
