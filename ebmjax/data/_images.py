@@ -80,15 +80,15 @@ def to_signed_unit(images: jax.Array) -> jax.Array:
 
 @jax.jit
 def from_signed_unit(x: jax.Array) -> jax.Array:
-    """Returns the nearest level 0..255 (uint8) of ``x`` in [-1, 1]; clips values outside.
+    """Returns the level 0..255 (uint8) whose 256th of [-1, 1] holds ``x``; clips values outside.
 
-    It is the inverse of ``to_signed_unit``, for looking at samples.
+    It is the inverse of ``to_signed_unit`` and of ``dequantise``.
 
     Example:
       >>> from_signed_unit(jnp.array([-3.0, 0.0, 1.0])).tolist()
       [0, 128, 255]
     """
-    return jnp.round(jnp.clip(x, -1.0, 1.0) * 127.5 + 127.5).astype(jnp.uint8)
+    return jnp.clip(128 * x + 128, 0, 255).astype(jnp.uint8)
 
 
 def dequantise(key: Key, images: jax.Array) -> jax.Array:
