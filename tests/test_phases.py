@@ -45,12 +45,6 @@ def test_a_phase_is_said_at_once_and_reminds_while_it_lasts() -> None:
     assert out.getvalue() == said, "said after its end"
 
 
-def test_a_short_phase_says_one_line_and_errors_pass() -> None:
-    with heard() as out, pytest.raises(ZeroDivisionError), phase("dividing"):
-        _ = 1 / 0
-    assert lines(out) == ["dividing"]
-
-
 def test_a_part_is_said_and_stands_in_the_reminders(capsys: pytest.CaptureFixture[str]) -> None:
     say_part("outside of a phase")
     with heard() as out, phase("evaluating", seconds=QUICK):
