@@ -163,25 +163,16 @@ def train_torch(name: str, found: Set, seed: int, options: Any) -> tuple[np.ndar
 
 
 def classify(name: str, found: Set, seed: int, options: Any) -> tuple[None, Row]:
-    """Returns the accuracy of a support vector machine, and no samples."""
-    begun = time.monotonic()
-    parts = ImageData(*found[:2]), ImageData(*found[2:])
-    return None, {
-        "accuracy": measure_svc(*parts),
-        "seconds": time.monotonic() - begun,
-    }
-
-
-def measure_svc(train: ImageData, test: ImageData) -> float:
-    """Returns the accuracy of a support vector machine on principal components."""
+    """Returns the accuracy of a support vector machine on principal components, and no samples."""
     from sklearn.decomposition import PCA
     from sklearn.pipeline import make_pipeline
     from sklearn.svm import SVC
 
-    x, x_test = (one.images.reshape(len(one.images), -1) / 255 for one in (train, test))
-    components = PCA(min(50, *x.shape), random_state=0)
-    fitted = make_pipeline(components, SVC(C=10)).fit(x, train.labels)
-    return float(fitted.score(x_test, test.labels))
+    begun = time.monotonic()
+    x, x_test = (one.reshape(len(one), -1) / 255 for one in (found.images, found.test_images))
+    fitted = make_pipeline(PCA(min(50, *x.shape), random_state=0), SVC(C=10)).fit(x, found.labels)
+    accuracy = float(fitted.score(x_test, found.test_labels))
+    return None, {"accuracy": accuracy, "seconds": time.monotonic() - begun}
 
 
 def find_nearest(images: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,8 +33,9 @@ OFFSETS = _find_offsets()
 class Autoregressive(NamedTuple):
     r"""A mixture of :math:`q(x | y) = \prod_i q(x_i | x_{<i}, y)`, pixels in rows from the top.
 
-    A small network sees the pixels around x_i that come before it, its place and y. It gives
-    probabilities of bins of grey levels. Inside a bin the density is constant.
+    A small network sees the pixels around x_i that come before it, the mean of their features over
+    all pixels before it, its place and y. It gives probabilities of bins of grey levels. Inside a
+    bin the density is constant.
 
     Attributes:
       params: of the network.
@@ -120,6 +121,11 @@ class Autoregressive(NamedTuple):
         of_rows = jax.vmap(jax.vmap(score))
         kernel = self.params["context"].reshape(len(parts), channels, -1)
         seen = jnp.einsum("nhwc,ncf->hwf", jnp.stack(parts), kernel)
+        features = self._features(seen, values)
+        above, before = (jnp.tri(side, k=-1) for side in (height, width))
+        sums = (above @ features.sum(axis=1))[:, None] + before @ features
+        counts = jnp.arange(1.0, height * width + 1).reshape(height, width, 1)
+        seen = self._add_means(seen, sums / counts)
         return of_rows(seen, self.params["place"], values, symbols)
 
     def _redraw(self, key: Key, image: jax.Array, component: Any, is_free: Any) -> jax.Array:
@@ -130,23 +136,34 @@ class Autoregressive(NamedTuple):
         choice_key, inside_key = jax.random.split(key)
         choices = jax.random.uniform(choice_key, self.shape)
 
-        def draw(padded: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
-            i, j = at // width, at % width
+        def draw(carry: Any, at: jax.Array) -> tuple[Any, jax.Array]:
+            (padded, total), i, j = carry, at // width, at % width
             patch = jax.lax.dynamic_slice(padded, (i, j, 0), (FAR + 1, 2 * FAR + 1, channels))
             seen = patch[OFFSETS[:, 0], OFFSETS[:, 1]].ravel() @ self.params["context"]
-            hidden = self._hidden(seen, self.params["place"][i, j], component)
+            first = self._add_means(seen, total / (at + 1))
+            hidden = self._hidden(first, self.params["place"][i, j], component)
             values, drawn = padded[i + FAR, j + FAR], []
             for k in range(channels):
                 shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, component, k)))
                 drawn.append(jnp.sum(shares[:-1] < choices[i, j, k]))
                 new = jnp.where(is_free[i, j, k], centres[drawn[-1]], values[k])
                 values = values.at[k].set(new)
-            return padded.at[i + FAR, j + FAR].set(values), jnp.stack(drawn)
+            total += self._features(seen, values)
+            return (padded.at[i + FAR, j + FAR].set(values), total), jnp.stack(drawn)
 
-        symbols = jax.lax.scan(draw, padded, jnp.arange(height * width))[1].reshape(self.shape)
+        start = padded, jnp.zeros(len(self.params["means"]))
+        symbols = jax.lax.scan(draw, start, jnp.arange(height * width))[1].reshape(self.shape)
         widths = jnp.diff(self.edges)[symbols]
         new = self.edges[symbols] + widths * jax.random.uniform(inside_key, self.shape)
         return jnp.where(is_free, new, image)
+
+    def _add_means(self, seen: jax.Array, means: jax.Array) -> jax.Array:
+        gates = 2.0 * jax.nn.sigmoid(means @ self.params["gates"])
+        return gates * seen + means @ self.params["means"]
+
+    def _features(self, seen: jax.Array, values: jax.Array) -> jax.Array:
+        p = self.params
+        return jax.nn.relu(seen @ p["features"] + values @ p["own"])
 
     def _hidden(self, seen: jax.Array, place: jax.Array, component: Any) -> jax.Array:
         p = self.params
@@ -282,6 +299,10 @@ def _init(
         "component": normal(200, num_components, width),
         "hidden": normal(width, width, width),
         "hidden_component": normal(200, num_components, width),
+        "features": normal(width, width, width),
+        "own": normal(2 * channels, channels, width),
+        "gates": normal(4 * width, width, width),
+        "means": normal(width, width, width),
         "channels": normal(4, channels, channels, width),
         "out": jnp.zeros((channels, width, num_bins)),
         "bias": jnp.zeros((num_components, channels, num_bins)),

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import accuracy_score, log_loss
 
-from ebmjax.losses import class_log_density, cross_entropy_loss, joint_energy, joint_log_density
+from ebmjax.losses import class_log_density, cross_entropy_loss, joint_log_density
 
 EPS = np.finfo(np.float32).eps
 RNG = np.random.default_rng(2)
