@@ -10,8 +10,8 @@ import optax
 
 from ebmjax.types import Key
 
-FIT_BATCH, LEARNING_RATE, NUM_LOOKS = 8, 4e-3, 8
-"""Images of an update, the first learning rate, and looks at held-out images during a fit."""
+FIT_BATCH, LEARNING_RATE, NUM_LOOKS, NUM_BINS = 8, 4e-3, 8, 32
+"""Images of an update, first learning rate, looks at held-out images, most bins of rare levels."""
 NEAR, FAR, STRIDE = 4, 13, 3
 """Pixels to each side and above that the network sees, all of them, and in steps beyond."""
 WHOLE, SUFFIX = 0.1, 0.5
@@ -121,7 +121,7 @@ class Autoregressive(NamedTuple):
         of_rows = jax.vmap(jax.vmap(score))
         kernel = self.params["context"].reshape(len(parts), channels, -1)
         seen = jnp.einsum("nhwc,ncf->hwf", jnp.stack(parts), kernel)
-        features = self._features(seen, values)
+        features = self._features(seen, self.params["place"], values)
         above, before = (jnp.tri(side, k=-1) for side in (height, width))
         sums = (above @ features.sum(axis=1))[:, None] + before @ features
         counts = jnp.arange(1.0, height * width + 1).reshape(height, width, 1)
@@ -141,14 +141,15 @@ class Autoregressive(NamedTuple):
             patch = jax.lax.dynamic_slice(padded, (i, j, 0), (FAR + 1, 2 * FAR + 1, channels))
             seen = patch[OFFSETS[:, 0], OFFSETS[:, 1]].ravel() @ self.params["context"]
             first = self._add_means(seen, total / (at + 1))
-            hidden = self._hidden(first, self.params["place"][i, j], component)
+            place = self.params["place"][i, j]
+            hidden = self._hidden(first, place, component)
             values, drawn = padded[i + FAR, j + FAR], []
             for k in range(channels):
                 shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, component, k)))
                 drawn.append(jnp.sum(shares[:-1] < choices[i, j, k]))
                 new = jnp.where(is_free[i, j, k], centres[drawn[-1]], values[k])
                 values = values.at[k].set(new)
-            total += self._features(seen, values)
+            total += self._features(seen, place, values)
             return (padded.at[i + FAR, j + FAR].set(values), total), jnp.stack(drawn)
 
         start = padded, jnp.zeros(len(self.params["means"]))
@@ -161,9 +162,9 @@ class Autoregressive(NamedTuple):
         gates = 2.0 * jax.nn.sigmoid(means @ self.params["gates"])
         return gates * seen + means @ self.params["means"]
 
-    def _features(self, seen: jax.Array, values: jax.Array) -> jax.Array:
+    def _features(self, seen: jax.Array, place: jax.Array, values: jax.Array) -> jax.Array:
         p = self.params
-        return jax.nn.relu(seen @ p["features"] + values @ p["own"])
+        return jax.nn.relu((seen + place) @ p["features"] + values @ p["own"])
 
     def _hidden(self, seen: jax.Array, place: jax.Array, component: Any) -> jax.Array:
         p = self.params
@@ -197,13 +198,7 @@ class Autoregressive(NamedTuple):
 
 
 def fit_autoregressive(
-    images: Any,
-    labels: Any,
-    is_held: Any,
-    *,
-    width: int = 64,
-    num_bins: int = 32,
-    num_steps: int = 4000,
+    images: Any, labels: Any, is_held: Any, *, width: int = 64, num_steps: int = 4000
 ) -> tuple[Autoregressive, float]:
     """Fits an autoregressive density to images, and stops by those that are held out.
 
@@ -214,7 +209,6 @@ def fit_autoregressive(
       labels: components (n,), integers from 0, every one of them there.
       is_held: (n,), bools; True for images that only judge the fit. Without any, all judge.
       width: of the network.
-      num_bins: of grey levels that are not common, at most.
       num_steps: updates, at most.
 
     Returns:
@@ -223,7 +217,7 @@ def fit_autoregressive(
     Source: van den Oord, Kalchbrenner & Kavukcuoglu 2016, with one causal convolution.
     """
     images, labels, is_held = np.asarray(images), np.asarray(labels), np.asarray(is_held)
-    edges = _find_edges(np.bincount(images.ravel(), minlength=256), num_bins)
+    edges = _find_edges(np.bincount(images.ravel(), minlength=256), NUM_BINS)
     start = Autoregressive(
         _init(images.shape[1:], int(labels.max()) + 1, width, len(edges) - 1),
         jnp.asarray(edges / 128.0 - 1.0, jnp.float32),

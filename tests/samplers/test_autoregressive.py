@@ -61,6 +61,9 @@ def test_every_component_integrates_to_one_and_draws_follow_it(shape):
         draws = jax.jit(jax.vmap(density.draw, (0, None)))(keys, component)
         assert agree(count_cells(draws), shares[:, component], NUM)
         assert not agree(count_cells(draws), shares[:, 1 - component], NUM)
+    wide = make_density((1, 40, 1))  # whose last pixels do not see the first one, but a mean
+    terms = [wide.log_terms(jnp.zeros(wide.shape).at[0, 0].set(x), 0)[0] for x in (0.0, 0.9)]
+    assert jnp.all(terms[0] != terms[1])
 
 
 def run_chains(density: Autoregressive, starts: jax.Array, f, num_steps: int) -> jax.Array:
