@@ -73,7 +73,7 @@ class Autoregressive(NamedTuple):
     def draw(self, key: Key, component: Any) -> jax.Array:
         """Returns a draw of the component; its given pixels are not drawn."""
         image = jnp.zeros(self.shape) if self.given is None else self.given
-        return self._take(self._redraw(key, image, component, self._is_free(True)))
+        return self._take(self._redraw(key, image, component, self._is_free(True))[0])
 
     def draw_any(self, key: Key) -> jax.Array:
         """Returns a draw of the mixture."""
@@ -99,8 +99,8 @@ class Autoregressive(NamedTuple):
         other = jax.random.categorical(component_key, self.log_weights)
         new_component = jnp.where(is_whole & ~jnp.asarray(self.keeps), other, component)
         image = self._place(x)
-        new = self._redraw(draw_key, image, new_component, is_free)
-        change = self.log_terms(new, new_component) - self.log_terms(image, component)
+        new, terms = self._redraw(draw_key, image, new_component, is_free)
+        change = terms - self.log_terms(image, component)
         return self._take(new), new_component, jnp.sum(jnp.where(is_free, 0.0, change))
 
     def log_terms(self, image: jax.Array, component: Any) -> jax.Array:
@@ -128,35 +128,41 @@ class Autoregressive(NamedTuple):
         seen = self._add_means(seen, sums / counts)
         return of_rows(seen, self.params["place"], values, symbols)
 
-    def _redraw(self, key: Key, image: jax.Array, component: Any, is_free: Any) -> jax.Array:
-        """Returns ``image`` with its free pixels drawn one after the other."""
+    def _redraw(
+        self, key: Key, image: jax.Array, component: Any, is_free: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns ``image`` with its free pixels drawn one after the other, and its log terms."""
         height, width, channels = self.shape
-        centres = self._centres()
-        padded = jnp.pad(centres[self._symbols(image)], ((FAR, 0), (FAR, FAR), (0, 0)))
+        centres, known, widths = self._centres(), self._symbols(image), jnp.diff(self.edges)
+        padded = jnp.pad(centres[known], ((FAR, 0), (FAR, FAR), (0, 0)))
         choice_key, inside_key = jax.random.split(key)
         choices = jax.random.uniform(choice_key, self.shape)
 
-        def draw(carry: Any, at: jax.Array) -> tuple[Any, jax.Array]:
+        def draw(carry: Any, at: jax.Array) -> tuple[Any, Any]:
             (padded, total), i, j = carry, at // width, at % width
             patch = jax.lax.dynamic_slice(padded, (i, j, 0), (FAR + 1, 2 * FAR + 1, channels))
             seen = patch[OFFSETS[:, 0], OFFSETS[:, 1]].ravel() @ self.params["context"]
             first = self._add_means(seen, total / (at + 1))
             place = self.params["place"][i, j]
             hidden = self._hidden(first, place, component)
-            values, drawn = padded[i + FAR, j + FAR], []
+            values, drawn, terms = padded[i + FAR, j + FAR], [], []
             for k in range(channels):
-                shares = jnp.cumsum(jax.nn.softmax(self._logits(hidden, values, component, k)))
-                drawn.append(jnp.sum(shares[:-1] < choices[i, j, k]))
-                new = jnp.where(is_free[i, j, k], centres[drawn[-1]], values[k])
-                values = values.at[k].set(new)
+                scores = jax.nn.log_softmax(self._logits(hidden, values, component, k))
+                own = jnp.sum(jnp.cumsum(jnp.exp(scores))[:-1] < choices[i, j, k])
+                drawn.append(jnp.where(is_free[i, j, k], own, known[i, j, k]))
+                terms.append(scores[drawn[-1]])
+                values = values.at[k].set(centres[drawn[-1]])
             total += self._features(seen, place, values)
-            return (padded.at[i + FAR, j + FAR].set(values), total), jnp.stack(drawn)
+            return (padded.at[i + FAR, j + FAR].set(values), total), (
+                jnp.stack(drawn),
+                jnp.stack(terms),
+            )
 
         start = padded, jnp.zeros(len(self.params["means"]))
-        symbols = jax.lax.scan(draw, start, jnp.arange(height * width))[1].reshape(self.shape)
-        widths = jnp.diff(self.edges)[symbols]
-        new = self.edges[symbols] + widths * jax.random.uniform(inside_key, self.shape)
-        return jnp.where(is_free, new, image)
+        found = jax.lax.scan(draw, start, jnp.arange(height * width))[1]
+        symbols, terms = (one.reshape(self.shape) for one in found)
+        new = self.edges[symbols] + widths[symbols] * jax.random.uniform(inside_key, self.shape)
+        return jnp.where(is_free, new, image), terms - jnp.log(widths)[symbols]
 
     def _add_means(self, seen: jax.Array, means: jax.Array) -> jax.Array:
         gates = 2.0 * jax.nn.sigmoid(means @ self.params["gates"])
@@ -293,10 +299,10 @@ def _init(
         "component": normal(200, num_components, width),
         "hidden": normal(width, width, width),
         "hidden_component": normal(200, num_components, width),
-        "features": normal(width, width, width),
-        "own": normal(2 * channels, channels, width),
-        "gates": normal(4 * width, width, width),
-        "means": normal(width, width, width),
+        "features": normal(width, width, width // 2),
+        "own": normal(2 * channels, channels, width // 2),
+        "gates": normal(2 * width, width // 2, width),
+        "means": normal(width // 2, width // 2, width),
         "channels": normal(4, channels, channels, width),
         "out": jnp.zeros((channels, width, num_bins)),
         "bias": jnp.zeros((num_components, channels, num_bins)),
