@@ -175,22 +175,18 @@ def classify(name: str, found: Set, seed: int, options: Any) -> tuple[None, Row]
     return None, {"accuracy": accuracy, "seconds": time.monotonic() - begun}
 
 
-def find_nearest(images: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the index of the nearest training image of each uint8 image, and its distances.
-
-    Distances (2, n) are the root mean square difference from it, and the ratio of this to the mean
-    over the next 50 neighbours.
-    """
+def find_distances(images: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Returns (2, n): root mean squares from the nearest of ``train``; ratios to the next 50's."""
     x, y = (one.reshape(len(one), -1) / 255 for one in (images, train))
     squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
     distances = np.sqrt(squares.clip(0) / x.shape[1])
     near = np.sort(distances, axis=1)[:, :51]
-    return distances.argmin(axis=1), np.stack([near[:, 0], near[:, 0] / near[:, 1:].mean(axis=1)])
+    return np.stack([near[:, 0], near[:, 0] / near[:, 1:].mean(axis=1)])
 
 
 def share_of_copies(samples: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
     """Returns the share of samples whose distances are both below the test images' 1 % quantile."""
-    (_, of_samples), (_, of_test) = (find_nearest(one, train) for one in (samples, test))
+    of_samples, of_test = (find_distances(one, train) for one in (samples, test))
     bounds = np.quantile(of_test, 0.01, axis=1, method="higher")
     return float((of_samples < bounds[:, None]).all(axis=0).mean())
 

@@ -128,9 +128,7 @@ class Autoregressive(NamedTuple):
         seen = self._add_means(seen, sums / counts)
         return of_rows(seen, self.params["place"], values, symbols)
 
-    def _redraw(
-        self, key: Key, image: jax.Array, component: Any, is_free: Any
-    ) -> tuple[jax.Array, jax.Array]:
+    def _redraw(self, key: Key, image: jax.Array, component: Any, is_free: Any) -> Any:
         """Returns ``image`` with its free pixels drawn one after the other, and its log terms."""
         height, width, channels = self.shape
         centres, known, widths = self._centres(), self._symbols(image), jnp.diff(self.edges)
@@ -245,9 +243,8 @@ def fit_autoregressive(
     def train(key: Key, params: Any, state: Any) -> tuple[Any, Any, jax.Array]:
         def update(carry: Any, key: Key) -> tuple[Any, None]:
             params, state = carry
-            gradients = jax.grad(loss)(
-                params, jax.random.choice(key, jnp.asarray(kept), (FIT_BATCH,))
-            )
+            places = jax.random.choice(key, jnp.asarray(kept), (FIT_BATCH,))
+            gradients = jax.grad(loss)(params, places)
             updates, state = optimizer.update(gradients, state)
             return (optax.apply_updates(params, updates), state), None
 

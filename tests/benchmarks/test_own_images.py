@@ -34,7 +34,7 @@ def test_copies_are_found_and_neither_new_images_nor_blurs_are_copies(module):
     assert module.share_of_copies(copies, train, test) >= 0.1
     # A blur is nearer to the training images than any image of the kind, but to all of them.
     blurs = np.repeat(np.round(means), 75, axis=0).astype(np.uint8)
-    distances = [module.find_nearest(images, train)[1][0] for images in (blurs, test)]
+    distances = [module.find_distances(images, train)[0] for images in (blurs, test)]
     assert max(distances[0]) < min(distances[1])
     assert module.share_of_copies(blurs, train, test) == 0
 
