@@ -20,6 +20,7 @@ from ebmjax.losses._improved_contrastive_divergence import (
 )
 from ebmjax.losses._joint import class_log_density as class_log_density
 from ebmjax.losses._joint import cross_entropy_loss as cross_entropy_loss
+from ebmjax.losses._joint import joint_energy as joint_energy
 from ebmjax.losses._joint import joint_log_density as joint_log_density
 from ebmjax.losses._noise_contrastive import noise_contrastive_loss as noise_contrastive_loss
 from ebmjax.losses._score_matching import score_matching_loss as score_matching_loss

@@ -25,6 +25,11 @@ def joint_log_density(logits: Any) -> jax.Array:
     return jax.nn.logsumexp(as_floats("logits", logits, "(..., num_classes)", ndim=None), axis=-1)
 
 
+def joint_energy(logits: Any) -> jax.Array:
+    """Returns ``-joint_log_density(logits)``: low where some class is confidently present."""
+    return -joint_log_density(logits)
+
+
 def class_log_density(logits: Any, labels: Any) -> jax.Array:
     """Returns the log density of x within one class: ``logits[..., label]``, unnormalised.
 
