@@ -13,7 +13,7 @@ from ebmjax.types import Key
 FIT_BATCH = 8
 """Images of a step of ``fit_autoregressive``."""
 LEARNING_RATE, NUM_LOOKS, NUM_BINS = 4e-3, 8, 32
-"""Images of an update, first learning rate, looks at held-out images, most bins of rare levels."""
+"""First learning rate, looks at held-out images, most bins of rare levels."""
 NEAR, FAR, STRIDE = 4, 13, 3
 """Pixels to each side and above that the network sees, all of them, and in steps beyond."""
 WHOLE, SUFFIX = 0.1, 0.5
