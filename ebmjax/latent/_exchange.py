@@ -1,0 +1,143 @@
+"""Replicas that exchange along the powers, and powers at which all pairs do so equally often."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax.samplers import start_key
+from ebmjax.types import Key, LogDensityFn, Step
+
+LEAST_REJECTION = 1e-3
+
+
+class Replicas(NamedTuple):
+    """Memory of exchanging chains.
+
+    Attributes:
+      direction: int8 (num_powers - 1, batch), of the replica at each power above 0: 1 since it was
+        at the lowest, 2 since it was at power 1 thereafter, 0 before both.
+      parity: int8 (1, batch), whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
+    """
+
+    direction: jax.Array
+    parity: jax.Array
+
+
+class Exchange(NamedTuple):
+    """States (num_powers - 1, batch) of chains that exchange, and sums over the steps so far."""
+
+    states: Any
+    replicas: Replicas
+    num_steps: jax.Array
+    swap_prob: jax.Array
+    round_trips: jax.Array
+
+
+def start_exchange(states: Any, replicas: Replicas | None) -> Exchange:
+    """Returns what the step of ``exchanging`` takes; refuses states that no swap can rescale."""
+    if (
+        not {"log_density", "score"}
+        <= set(fields := getattr(states, "_fields", ()))
+        <= {*("position", "velocity", "log_density", "score")}
+    ):
+        raise ValueError(
+            "exchange_every needs a posterior sampler whose state has position, log_density, score "
+            f"and at most a velocity, such as sgld, mala or hmc; got {type(states).__name__} with "
+            f"{list(fields)}. Take one of these, or exchange_every=0."
+        )
+    zeros = jnp.zeros_like(states.log_density)
+    if replicas is None:
+        replicas = Replicas(zeros.astype(jnp.int8), zeros[:1].astype(jnp.int8))
+    replicas = replicas._replace(direction=replicas.direction.at[0].set(1))
+    return Exchange(states, replicas, jnp.int32(0), zeros[1:], zeros)
+
+
+def exchanging(
+    step: Step, every: int, log_prior_fn: LogDensityFn, powers: jax.Array, temperature: Any
+) -> Step:
+    r"""Returns ``step`` of the states in an ``Exchange``, with swaps after every ``every`` steps.
+
+    The score of a swapped state needs the prior's gradient alone: with
+    :math:`L_t = \log p + t\, \ell` both follow from
+    :math:`L_{t'} = \log p + (t' / t) (L_t - \log p)`. Rounding of the prior grows by t' / t until
+    the replica moves.
+    """
+    score_prior = jax.vmap(jax.vmap(jax.value_and_grad(log_prior_fn)))
+
+    def swap(key: Key, now: Exchange) -> Exchange:
+        states, (direction, parity) = now.states, now.replicas
+        prior, prior_score = score_prior(states.position)
+        ladder = jnp.broadcast_to(powers[:, None], prior.shape)
+        values = (states.log_density - prior) / ladder
+        odds = jnp.diff(ladder, axis=0) * (values[:-1] - values[1:]) / temperature
+        prob = jnp.where(jnp.isnan(odds), 0.0, jnp.exp(jnp.minimum(odds, 0.0)))
+        is_turn = jnp.arange(len(prob))[:, None] % 2 == parity
+        is_swapped = is_turn & (jax.random.uniform(key, prob.shape, prob.dtype) < prob)
+        falls, rises = (jnp.pad(is_swapped, (ends, (0, 0))) for ends in ((0, 1), (1, 0)))
+
+        def exchange(leaf: jax.Array) -> jax.Array:
+            """Brings each swapped pair's entries to each other's power."""
+            shape = (*falls.shape, *(1,) * (leaf.ndim - 2))
+            other = jnp.where(rises.reshape(shape), jnp.roll(leaf, 1, 0), leaf)
+            return jnp.where(falls.reshape(shape), jnp.roll(leaf, -1, 0), other)
+
+        def rescale(whole: jax.Array, of_prior: jax.Array) -> jax.Array:
+            shape = (*falls.shape, *(1,) * (whole.ndim - 2))
+            ratio = (ladder / exchange(ladder)).reshape(shape)
+            moved = exchange(of_prior) + ratio * exchange(whole - of_prior)
+            return jnp.where((falls | rises).reshape(shape), moved, whole)
+
+        position = exchange(states.position)
+        log_density = rescale(states.log_density, prior)
+        score = rescale(states.score, prior_score)
+        states = states._replace(position=position, log_density=log_density, score=score)
+        direction = exchange(direction)
+        round_trips = now.round_trips.at[0].add(direction[0] == 2)
+        direction = direction.at[0].set(1)
+        direction = direction.at[-1].set(jnp.where(direction[-1] == 1, 2, direction[-1]))
+        replicas = Replicas(direction, 1 - parity)
+        return Exchange(states, replicas, now.num_steps, now.swap_prob + prob, round_trips)
+
+    def step_and_swap(key: Key, now: Exchange) -> tuple[Exchange, Any]:
+        states, info = step(key, now.states)
+        now = now._replace(states=states, num_steps=now.num_steps + 1)
+        is_due = now.num_steps % every == 0
+        return jax.lax.cond(is_due, lambda: swap(start_key(key), now), lambda: now), info
+
+    return step_and_swap
+
+
+def report_exchange(end: Exchange, num_swaps: int) -> dict[str, Any]:
+    """Returns the metrics of ``sample_ladder`` that are about swaps."""
+    return {
+        "swap_acceptance": jnp.mean(end.swap_prob, axis=1) / num_swaps,
+        "round_trips": jnp.mean(end.round_trips),
+        "replicas": end.replicas,
+    }
+
+
+def place_powers(powers: jax.Array, swap_acceptance: jax.Array) -> jax.Array:
+    r"""Returns powers whose pairs reject equally, by the rejections at ``powers``.
+
+    The rejections of pairs add up along the powers to the communication barrier, which equal shares
+    split. Between powers it is taken as linear in :math:`\log t`, as it is where the posterior is
+    Gaussian. The first two powers and the last stay: no pair reaches the prior's chains at 0.
+
+    Args:
+      powers: from 0 to 1, shape (num_powers,).
+      swap_acceptance: of each pair of powers above 0, shape (num_powers - 2,), such as
+        ``sample_ladder`` reports.
+
+    Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84), Sec. 5.
+    """
+    if jnp.shape(swap_acceptance) != (len(powers) - 2,):
+        raise ValueError(
+            "swap_acceptance must have one entry for each pair of powers above 0, shape "
+            f"({len(powers) - 2},), got {jnp.shape(swap_acceptance)}."
+        )
+    # A pair that never rejects still takes a part, or its powers would coincide.
+    barrier = jnp.cumsum(jnp.pad(jnp.maximum(1.0 - swap_acceptance, LEAST_REJECTION), (1, 0)))
+    shares = jnp.linspace(0.0, barrier[-1], len(barrier))
+    inner = jnp.exp(jnp.interp(shares[1:-1], barrier, jnp.log(powers[1:])))
+    return powers.at[2:-1].set(inner)
