@@ -14,6 +14,8 @@ from ebmjax.latent import (
     LatentChains,
     LatentModel,
     LatentParams,
+    Replicas,
+    place_powers,
     sample_ladder,
     tempered_loss,
     through_chain_loss,
@@ -30,10 +32,20 @@ class LatentCarry(NamedTuple):
       prior: shape (num_prior, d).
       posterior: of every example, power above 0 and chain, shape (num_examples, num_powers - 1,
         num_chains, d).
+      replicas: memory of chains that exchange, each leaf with the axes of ``posterior`` but d;
+        None without.
+      powers: where they are placed by the acceptances of swaps, (num_powers,); None where
+        they stay.
     """
 
     prior: Any
     posterior: Any
+    replicas: Any = None
+    powers: Any = None
+
+
+PLACING_RATE = 0.02
+"""Share of the way that powers go at a step, to where the step's rejections would place them."""
 
 
 def init_latent_carry(
@@ -47,6 +59,8 @@ def init_latent_carry(
     num_chains: int = 1,
     base_scale: float = 1.0,
     posterior_start: Any = None,
+    exchange: bool = False,
+    placed_powers: Any = None,
 ) -> LatentCarry:
     """Persistent chains for ``init_state(params, optimizer, shards)``, drawn from the base.
 
@@ -64,6 +78,9 @@ def init_latent_carry(
       num_chains: of an observation at a power.
       base_scale: of the model.
       posterior_start: where all chains of an example start, (num_examples, d); None for the base.
+      exchange: whether the chains exchange, as ``LatentChains.exchange_every`` says.
+      placed_powers: the first powers, (num_powers,), of chains that exchange and place them anew at
+        every step; None where powers stay.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
@@ -84,7 +101,13 @@ def init_latent_carry(
     else:
         posterior = jnp.broadcast_to(jnp.asarray(posterior_start)[:, None, None], table)
     prior = base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim))
-    return LatentCarry(prior, posterior)
+    if placed_powers is not None and not exchange:
+        raise ValueError("placed_powers needs exchange=True: swaps say where the powers go.")
+    none = jnp.zeros(posterior.shape[:-1], jnp.int8)
+    replicas = Replicas(none, none[:, :, :1]) if exchange else None
+    if placed_powers is not None:
+        placed_powers = jnp.tile(placed_powers, (num_shards, 1))
+    return LatentCarry(prior, posterior, replicas, placed_powers)
 
 
 def make_latent_gradient_fn(
@@ -123,9 +146,10 @@ def make_latent_gradient_fn(
 
     Returns:
       A ``GradientFn``. Its metrics are those of the loss, "loss", and, where the samplers report
-      them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0). Its
-      ``numbers`` are those of "model", "chains", "powers" and "loss_fn", or some: see
-      ``numbers_of``.
+      them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0). Chains
+      that exchange add "swap_acceptance" and "round_trips", as ``sample_power_posteriors`` says,
+      and with ``placed_powers`` the "powers" of the step. Its ``numbers`` are those of "model",
+      "chains", "powers" and "loss_fn", or some: see ``numbers_of``.
     """
     check_at_least("num_chains", num_chains, 1)
     check_fraction("reinit_prob", reinit_prob)
@@ -141,7 +165,8 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, chains, ladder, loss_fn = _bind(parts, numbers)
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
-        prior_start, posterior_start, indices = None, None, cast(jax.Array, None)
+        prior_start, posterior_start, replicas = None, None, None
+        indices = cast(jax.Array, None)
         if isinstance(carry, LatentCarry):
             if identify is None:
                 raise ValueError(
@@ -156,15 +181,26 @@ def make_latent_gradient_fn(
                     "run's numbers."
                 )
             indices, prior_start = identify(batch), carry.prior
-            by_power = jnp.moveaxis(carry.posterior[indices], 1, 0)
-            posterior_start = by_power.reshape(len(by_power), -1, by_power.shape[-1])
+            if (carry.replicas is not None) != bool(chains.exchange_every):
+                raise ValueError(
+                    "init_latent_carry needs exchange=True where chains.exchange_every is above 0, "
+                    f"and False elsewhere; got exchange_every={chains.exchange_every}."
+                )
+
+            def by_power(leaf: jax.Array) -> jax.Array:
+                rows = jnp.moveaxis(leaf[indices], 1, 0)
+                return rows.reshape(len(rows), -1, *rows.shape[3:])
+
+            posterior_start = by_power(carry.posterior)
+            replicas = jax.tree.map(by_power, carry.replicas)
+            ladder = ladder if carry.powers is None else carry.powers
         if reinit_prob and prior_start is not None:
             key, new_key = jax.random.split(key)
             choice_key, draw_key = jax.random.split(new_key)
             is_new = jax.random.bernoulli(choice_key, reinit_prob, (len(prior_start), 1))
             fresh = model.base_scale * jax.random.normal(draw_key, prior_start.shape)
             prior_start = jnp.where(is_new, fresh, prior_start)
-        latents, acceptance = sample_ladder(
+        latents, found = sample_ladder(
             key,
             params,
             model,
@@ -173,7 +209,9 @@ def make_latent_gradient_fn(
             chains,
             prior_start=prior_start,
             posterior_start=posterior_start,
+            replicas=replicas,
         )
+        acceptance = {name: value for name, value in found.items() if name != "replicas"}
 
         def loss(params: LatentParams) -> tuple[jax.Array, Any]:
             if powers is None:
@@ -182,8 +220,17 @@ def make_latent_gradient_fn(
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
         if isinstance(carry, LatentCarry):
-            ends = latents[1:].reshape(len(ladder) - 1, -1, num_chains, chains.latent_dim)
-            carry = LatentCarry(latents[0], write_slots(indices, jnp.moveaxis(ends, 0, 1)))
+            if carry.powers is not None:
+                acceptance["powers"] = ladder
+                placed = place_powers(ladder, found["swap_acceptance"])
+                carry = carry._replace(powers=ladder + PLACING_RATE * (placed - ladder))
+
+            def write(leaf: jax.Array) -> Any:
+                by_chain = leaf.reshape(len(leaf), -1, num_chains, *leaf.shape[2:])
+                return write_slots(indices, jnp.moveaxis(by_chain, 0, 1))
+
+            memory = jax.tree.map(write, found.get("replicas"))
+            carry = carry._replace(prior=latents[0], posterior=write(latents[1:]), replicas=memory)
         return gradients, carry, {"loss": value, **metrics, **acceptance}
 
     def check_data(params: LatentParams, carry: PyTree, data: PyTree) -> None:

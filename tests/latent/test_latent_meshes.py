@@ -30,6 +30,11 @@ def ladder(key, x):
     return latent.sample_ladder(key, make_params(), MODEL, x, LADDER, chains)
 
 
+def exchanging(key, x):
+    chains = latent.LatentChains(2, SGLD, 2, SGLD, 2, exchange_every=1)
+    return latent.sample_ladder(key, make_params(), MODEL, x, LADDER, chains)
+
+
 def annealed(key, x):
     options = {"sampler": SGLD, "num_steps": 2, "warm_start": True}
     return latent.sample_power_posteriors(key, make_params(), MODEL, x, LADDER[1:], 2, **options)
@@ -63,7 +68,9 @@ def negatives(key, x):
 
 
 @pytest.mark.parametrize("varies", ["key", "data"])
-@pytest.mark.parametrize("chains", [prior, ladder, annealed, importance_sampling, negatives])
+@pytest.mark.parametrize(
+    "chains", [prior, ladder, exchanging, annealed, importance_sampling, negatives]
+)
 def test_chains_under_shard_map(chains, varies):
     def on_device(keys, observations):
         return jax.tree.map(lambda leaf: leaf[None], chains(keys[0], observations[0]))
