@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ebmjax._axes import varying_with
 from ebmjax._checks import check_at_least, check_powers
 from ebmjax.densities import power_posterior
-from ebmjax.latent._exchange import Replicas, exchanging, report_exchange, start_exchange
+from ebmjax.latent._exchange import exchanging, start_exchange
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.samplers import (
     acceptance_of,
@@ -36,8 +36,7 @@ class LatentChains(NamedTuple):
       warm_start: whether the powers above 0 are annealed instead of started afresh.
       posterior_start: observations (batch, *event) to the latents (batch, d) where the chains above
         power 0 start, such as ``principal_latents``; None for draws of the base.
-      exchange_every: steps between swaps of neighbouring powers above 0; 0 for none. It excludes
-        ``warm_start``.
+      exchange_every: steps between swaps of neighbouring powers above 0; 0 for none.
     """
 
     latent_dim: int
@@ -60,7 +59,7 @@ def sample_ladder(
     *,
     prior_start: jax.Array | None = None,
     posterior_start: jax.Array | None = None,
-    replicas: Replicas | None = None,
+    replicas: jax.Array | None = None,
 ) -> tuple[jax.Array, Metrics]:
     """Returns the end of one chain at every power for each observation, as the losses need them.
 
@@ -158,7 +157,8 @@ def sample_prior(
     first = _start(start_key, model, start, (num_chains, latent_dim))
     chain = sampler(lambda z: log_prior(params, model, z))
     states = start_chains(chain_key, chain, varying_with(first, key, params))
-    return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
+    end, metrics = _run(chain_key, states, batch_step(chain.step), num_steps)
+    return position_of(end), metrics
 
 
 def sample_power_posteriors(
@@ -174,7 +174,7 @@ def sample_power_posteriors(
     warm_start: bool = False,
     start: jax.Array | None = None,
     exchange_every: int = 0,
-    replicas: Replicas | None = None,
+    replicas: jax.Array | None = None,
 ) -> tuple[jax.Array, Metrics]:
     """Returns ends of chains on ``p(x | z)^t p(z)``, one for every power t and observation x.
 
@@ -183,10 +183,9 @@ def sample_power_posteriors(
     power's chains ended. For several chains an observation, repeat the observation. It is
     differentiable in ``params``, as ``sample_prior`` is.
 
-    With ``exchange_every`` the chains of neighbouring powers are swapped with probability
-    ``min(1, exp((t_{i+1} - t_i)(l_i - l_{i+1}) / T))``, l their log likelihoods, even and odd pairs
-    in turn. T is the ``temperature`` that ``functools.partial`` gives the sampler, else 1. A swap
-    costs a gradient of the prior's energy and none of the generator.
+    With ``exchange_every`` neighbouring powers swap their chains, even and odd pairs in turn, with
+    probability ``min(1, exp((t_{i+1} - t_i)(l_i - l_{i+1}) / T))``, l the log likelihoods and T the
+    ``temperature`` in ``sampler.keywords``, else 1. No swap needs a gradient of the generator.
 
     Args:
       key: consumed.
@@ -245,21 +244,27 @@ def sample_power_posteriors(
     first = varying_with(first, key, params, observations, powers)
     if not warm_start:
         states, step = _start_grid(chain_key, chain, powers, observations, first)
-        if not exchange_every:
-            return _last_positions(chain_key, states, step, num_steps)
-        temperature = getattr(sampler, "keywords", {}).get("temperature")
-        temperature = 1.0 if temperature is None else temperature
-        of_prior = partial(log_prior, params, model)
-        step = exchanging(step, exchange_every, of_prior, powers, temperature)
-        end, metrics = _trace(chain_key, start_exchange(states, replicas), step, num_steps)
-        metrics = {**metrics, **report_exchange(end, num_steps // exchange_every)}
+        if exchange_every:
+            temperature = getattr(sampler, "keywords", {}).get("temperature")
+            temperature = 1.0 if temperature is None else temperature
+            of_prior = partial(log_prior, params, model)
+            step = exchanging(step, exchange_every, of_prior, powers, temperature)
+            states = start_exchange(states, replicas)
+        end, metrics = _run(chain_key, states, step, num_steps)
+        if exchange_every:
+            metrics = {
+                **metrics,
+                "swap_acceptance": jnp.mean(end.swap_prob, axis=1) / (num_steps // exchange_every),
+                "round_trips": jnp.mean(end.round_trips) / num_powers,
+                "replicas": end.replicas,
+            }
         return position_of(end), metrics
 
     def anneal(z: jax.Array, inputs: tuple[Key, jax.Array]) -> tuple[jax.Array, Any]:
         key, power = inputs
         grid = _start_grid(key, chain, power[None], observations, z[None])
-        ends = _last_positions(key, *grid, num_steps)
-        latents, metrics = jax.tree.map(lambda leaf: leaf[0], ends)
+        end, metrics = _run(key, *grid, num_steps)
+        latents, metrics = jax.tree.map(lambda leaf: leaf[0], (position_of(end), metrics))
         return latents, (latents, metrics)
 
     inputs = jax.random.split(chain_key, num_powers), powers
@@ -285,8 +290,7 @@ def _start_grid(
     observations: jax.Array,
     start: jax.Array,
 ) -> tuple[Any, Step]:
-    """Returns states of ``chain(power, x)`` for every pair at ``start`` (num_powers, batch, d), and
-    their step."""
+    """Returns states and step of all ``chain(power, x)`` at ``start`` (num_powers, batch, d)."""
 
     def over_grid(fn: Callable[..., Any]) -> Callable[..., Any]:
         return jax.vmap(jax.vmap(fn, in_axes=(None, 0, 0)), in_axes=(0, None, 0))
@@ -302,12 +306,7 @@ def _start_grid(
     return start_one(powers, observations, (keys, start)), step
 
 
-def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
-    states, metrics = _trace(key, states, step, num_steps)
-    return position_of(states), metrics
-
-
-def _trace(key: Key, states: Any, step: Step, num_steps: int) -> tuple[Any, Metrics]:
+def _run(key: Key, states: Any, step: Step, num_steps: int) -> tuple[Any, Metrics]:
     """Scans ``step``; returns the last states and, over the last axis, the mean acceptance."""
     # The backward pass keeps states and repeats each step: 20 steps at 10 powers need the memory of
     # one. A scan has no common code to keep apart.

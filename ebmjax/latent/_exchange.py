@@ -8,39 +8,26 @@ import jax.numpy as jnp
 from ebmjax.samplers import start_key
 from ebmjax.types import Key, LogDensityFn, Step
 
-LEAST_REJECTION = 1e-3
-
-
-class Replicas(NamedTuple):
-    """Memory of exchanging chains.
-
-    Attributes:
-      direction: int8 (num_powers - 1, batch), of the replica at each power above 0: 1 since it was
-        at the lowest, 2 since it was at power 1 thereafter, 0 before both.
-      parity: int8 (1, batch), whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
-    """
-
-    direction: jax.Array
-    parity: jax.Array
-
 
 class Exchange(NamedTuple):
-    """States (num_powers - 1, batch) of chains that exchange, and sums over the steps so far."""
+    """Chains that exchange, (num_powers, batch), and sums over their steps.
+
+    ``replicas``, int8 (num_powers + 1, batch), is what they remember: of the replica at each power
+    1 since it was at the lowest, 2 since it was at the highest thereafter, 0 before; and, last,
+    whether pairs 0, 2, ... or 1, 3, ... swap next.
+    """
 
     states: Any
-    replicas: Replicas
+    replicas: jax.Array
     num_steps: jax.Array
     swap_prob: jax.Array
     round_trips: jax.Array
 
 
-def start_exchange(states: Any, replicas: Replicas | None) -> Exchange:
+def start_exchange(states: Any, replicas: jax.Array | None) -> Exchange:
     """Returns what the step of ``exchanging`` takes; refuses states that no swap can rescale."""
-    if (
-        not {"log_density", "score"}
-        <= set(fields := getattr(states, "_fields", ()))
-        <= {*("position", "velocity", "log_density", "score")}
-    ):
+    fields = getattr(states, "_fields", ())
+    if set(fields) - {"velocity"} != {"position", "log_density", "score"}:
         raise ValueError(
             "exchange_every needs a posterior sampler whose state has position, log_density, score "
             f"and at most a velocity, such as sgld, mala or hmc; got {type(states).__name__} with "
@@ -48,9 +35,8 @@ def start_exchange(states: Any, replicas: Replicas | None) -> Exchange:
         )
     zeros = jnp.zeros_like(states.log_density)
     if replicas is None:
-        replicas = Replicas(zeros.astype(jnp.int8), zeros[:1].astype(jnp.int8))
-    replicas = replicas._replace(direction=replicas.direction.at[0].set(1))
-    return Exchange(states, replicas, jnp.int32(0), zeros[1:], zeros)
+        replicas = jnp.pad(zeros, ((0, 1), (0, 0))).astype(jnp.int8)
+    return Exchange(states, replicas.at[0].set(1), jnp.int32(0), zeros[1:], zeros[0])
 
 
 def exchanging(
@@ -58,45 +44,42 @@ def exchanging(
 ) -> Step:
     r"""Returns ``step`` of the states in an ``Exchange``, with swaps after every ``every`` steps.
 
-    The score of a swapped state needs the prior's gradient alone: with
-    :math:`L_t = \log p + t\, \ell` both follow from
-    :math:`L_{t'} = \log p + (t' / t) (L_t - \log p)`. Rounding of the prior grows by t' / t until
-    the replica moves.
+    With :math:`L_t = \log p + t\, \ell` a swapped state needs the prior's gradient alone:
+    :math:`L_{t'} = \log p + (t' / t) (L_t - \log p)`, and so its score. The prior's rounding grows
+    by t' / t until the replica moves.
     """
     score_prior = jax.vmap(jax.vmap(jax.value_and_grad(log_prior_fn)))
 
     def swap(key: Key, now: Exchange) -> Exchange:
-        states, (direction, parity) = now.states, now.replicas
+        states, direction, parity = now.states, now.replicas[:-1], now.replicas[-1:]
         prior, prior_score = score_prior(states.position)
         ladder = jnp.broadcast_to(powers[:, None], prior.shape)
         values = (states.log_density - prior) / ladder
         odds = jnp.diff(ladder, axis=0) * (values[:-1] - values[1:]) / temperature
         prob = jnp.where(jnp.isnan(odds), 0.0, jnp.exp(jnp.minimum(odds, 0.0)))
-        is_turn = jnp.arange(len(prob))[:, None] % 2 == parity
-        is_swapped = is_turn & (jax.random.uniform(key, prob.shape, prob.dtype) < prob)
-        falls, rises = (jnp.pad(is_swapped, (ends, (0, 0))) for ends in ((0, 1), (1, 0)))
+        is_swapped = jax.random.uniform(key, prob.shape, prob.dtype) < prob
+        is_swapped &= jnp.arange(len(prob))[:, None] % 2 == parity
+        here = jnp.arange(len(ladder))[:, None]
+        # The replica that goes to each power: of a swapped pair the other one.
+        order = here + jnp.pad(is_swapped, ((0, 1), (0, 0))) - jnp.pad(is_swapped, ((1, 0), (0, 0)))
 
         def exchange(leaf: jax.Array) -> jax.Array:
-            """Brings each swapped pair's entries to each other's power."""
-            shape = (*falls.shape, *(1,) * (leaf.ndim - 2))
-            other = jnp.where(rises.reshape(shape), jnp.roll(leaf, 1, 0), leaf)
-            return jnp.where(falls.reshape(shape), jnp.roll(leaf, -1, 0), other)
+            return jnp.take_along_axis(leaf, jnp.expand_dims(order, range(2, leaf.ndim)), axis=0)
 
         def rescale(whole: jax.Array, of_prior: jax.Array) -> jax.Array:
-            shape = (*falls.shape, *(1,) * (whole.ndim - 2))
-            ratio = (ladder / exchange(ladder)).reshape(shape)
+            ratio = jnp.expand_dims(ladder / exchange(ladder), range(2, whole.ndim))
             moved = exchange(of_prior) + ratio * exchange(whole - of_prior)
-            return jnp.where((falls | rises).reshape(shape), moved, whole)
+            return jnp.where(ratio == 1, whole, moved)
 
-        position = exchange(states.position)
-        log_density = rescale(states.log_density, prior)
-        score = rescale(states.score, prior_score)
-        states = states._replace(position=position, log_density=log_density, score=score)
+        states = states._replace(
+            position=exchange(states.position),
+            log_density=rescale(states.log_density, prior),
+            score=rescale(states.score, prior_score),
+        )
         direction = exchange(direction)
-        round_trips = now.round_trips.at[0].add(direction[0] == 2)
-        direction = direction.at[0].set(1)
-        direction = direction.at[-1].set(jnp.where(direction[-1] == 1, 2, direction[-1]))
-        replicas = Replicas(direction, 1 - parity)
+        round_trips = now.round_trips + (direction[0] == 2)
+        top = jnp.where(direction[-1] == 1, 2, direction[-1])
+        replicas = jnp.concatenate([direction.at[0].set(1).at[-1].set(top), 1 - parity])
         return Exchange(states, replicas, now.num_steps, now.swap_prob + prob, round_trips)
 
     def step_and_swap(key: Key, now: Exchange) -> tuple[Exchange, Any]:
@@ -106,15 +89,6 @@ def exchanging(
         return jax.lax.cond(is_due, lambda: swap(start_key(key), now), lambda: now), info
 
     return step_and_swap
-
-
-def report_exchange(end: Exchange, num_swaps: int) -> dict[str, Any]:
-    """Returns the metrics of ``sample_ladder`` that are about swaps."""
-    return {
-        "swap_acceptance": jnp.mean(end.swap_prob, axis=1) / num_swaps,
-        "round_trips": jnp.mean(end.round_trips),
-        "replicas": end.replicas,
-    }
 
 
 def place_powers(powers: jax.Array, swap_acceptance: jax.Array) -> jax.Array:
@@ -137,7 +111,7 @@ def place_powers(powers: jax.Array, swap_acceptance: jax.Array) -> jax.Array:
             f"({len(powers) - 2},), got {jnp.shape(swap_acceptance)}."
         )
     # A pair that never rejects still takes a part, or its powers would coincide.
-    barrier = jnp.cumsum(jnp.pad(jnp.maximum(1.0 - swap_acceptance, LEAST_REJECTION), (1, 0)))
+    barrier = jnp.cumsum(jnp.pad(jnp.maximum(1.0 - swap_acceptance, 1e-3), (1, 0)))
     shares = jnp.linspace(0.0, barrier[-1], len(barrier))
     inner = jnp.exp(jnp.interp(shares[1:-1], barrier, jnp.log(powers[1:])))
     return powers.at[2:-1].set(inner)

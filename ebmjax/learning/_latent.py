@@ -14,7 +14,6 @@ from ebmjax.latent import (
     LatentChains,
     LatentModel,
     LatentParams,
-    Replicas,
     place_powers,
     sample_ladder,
     tempered_loss,
@@ -32,10 +31,8 @@ class LatentCarry(NamedTuple):
       prior: shape (num_prior, d).
       posterior: of every example, power above 0 and chain, shape (num_examples, num_powers - 1,
         num_chains, d).
-      replicas: memory of chains that exchange, each leaf with the axes of ``posterior`` but d;
-        None without.
-      powers: where they are placed by the acceptances of swaps, (num_powers,); None where
-        they stay.
+      replicas: memory of chains that exchange, (num_examples, num_powers, num_chains); else None.
+      powers: placed by the acceptances of swaps, (num_powers,); None where powers stay.
     """
 
     prior: Any
@@ -78,9 +75,8 @@ def init_latent_carry(
       num_chains: of an observation at a power.
       base_scale: of the model.
       posterior_start: where all chains of an example start, (num_examples, d); None for the base.
-      exchange: whether the chains exchange, as ``LatentChains.exchange_every`` says.
-      placed_powers: the first powers, (num_powers,), of chains that exchange and place them anew at
-        every step; None where powers stay.
+      exchange: whether ``LatentChains.exchange_every`` is above 0.
+      placed_powers: first powers, (num_powers,), if swaps place them anew; None where powers stay.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
@@ -101,10 +97,8 @@ def init_latent_carry(
     else:
         posterior = jnp.broadcast_to(jnp.asarray(posterior_start)[:, None, None], table)
     prior = base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim))
-    if placed_powers is not None and not exchange:
-        raise ValueError("placed_powers needs exchange=True: swaps say where the powers go.")
-    none = jnp.zeros(posterior.shape[:-1], jnp.int8)
-    replicas = Replicas(none, none[:, :, :1]) if exchange else None
+    memory = (num_shards, num_examples, num_powers, num_chains)
+    replicas = jnp.zeros(memory, jnp.int8) if exchange else None
     if placed_powers is not None:
         placed_powers = jnp.tile(placed_powers, (num_shards, 1))
     return LatentCarry(prior, posterior, replicas, placed_powers)
@@ -174,25 +168,24 @@ def make_latent_gradient_fn(
                     "give it to make_latent_gradient_fn, or train with state.carry=()."
                 )
             shape = (len(ladder) - 1, num_chains, chains.latent_dim)
-            if carry.posterior.shape[1:] != shape or len(carry.prior) != len(observations):
+            is_wrong = (carry.replicas is None) == (chains.exchange_every > 0)
+            if (
+                is_wrong
+                or carry.posterior.shape[1:] != shape
+                or len(carry.prior) != len(observations)
+            ):
                 raise ValueError(
                     f"persistent chains must have shapes {shape} an example, and "
-                    f"{len(observations)} of the prior: make them by init_latent_carry with the "
-                    "run's numbers."
+                    f"{len(observations)} of the prior, and exchange where exchange_every is above "
+                    "0: make them by init_latent_carry with the run's numbers."
                 )
             indices, prior_start = identify(batch), carry.prior
-            if (carry.replicas is not None) != bool(chains.exchange_every):
-                raise ValueError(
-                    "init_latent_carry needs exchange=True where chains.exchange_every is above 0, "
-                    f"and False elsewhere; got exchange_every={chains.exchange_every}."
-                )
 
             def by_power(leaf: jax.Array) -> jax.Array:
                 rows = jnp.moveaxis(leaf[indices], 1, 0)
                 return rows.reshape(len(rows), -1, *rows.shape[3:])
 
-            posterior_start = by_power(carry.posterior)
-            replicas = jax.tree.map(by_power, carry.replicas)
+            posterior_start, replicas = jax.tree.map(by_power, (carry.posterior, carry.replicas))
             ladder = ladder if carry.powers is None else carry.powers
         if reinit_prob and prior_start is not None:
             key, new_key = jax.random.split(key)
@@ -200,7 +193,7 @@ def make_latent_gradient_fn(
             is_new = jax.random.bernoulli(choice_key, reinit_prob, (len(prior_start), 1))
             fresh = model.base_scale * jax.random.normal(draw_key, prior_start.shape)
             prior_start = jnp.where(is_new, fresh, prior_start)
-        latents, found = sample_ladder(
+        latents, acceptance = sample_ladder(
             key,
             params,
             model,
@@ -211,7 +204,8 @@ def make_latent_gradient_fn(
             posterior_start=posterior_start,
             replicas=replicas,
         )
-        acceptance = {name: value for name, value in found.items() if name != "replicas"}
+        acceptance = dict(acceptance)
+        replicas = acceptance.pop("replicas", None)
 
         def loss(params: LatentParams) -> tuple[jax.Array, Any]:
             if powers is None:
@@ -222,15 +216,15 @@ def make_latent_gradient_fn(
         if isinstance(carry, LatentCarry):
             if carry.powers is not None:
                 acceptance["powers"] = ladder
-                placed = place_powers(ladder, found["swap_acceptance"])
+                placed = place_powers(ladder, acceptance["swap_acceptance"])
                 carry = carry._replace(powers=ladder + PLACING_RATE * (placed - ladder))
 
             def write(leaf: jax.Array) -> Any:
                 by_chain = leaf.reshape(len(leaf), -1, num_chains, *leaf.shape[2:])
                 return write_slots(indices, jnp.moveaxis(by_chain, 0, 1))
 
-            memory = jax.tree.map(write, found.get("replicas"))
-            carry = carry._replace(prior=latents[0], posterior=write(latents[1:]), replicas=memory)
+            posterior, replicas = jax.tree.map(write, (latents[1:], replicas))
+            carry = carry._replace(prior=latents[0], posterior=posterior, replicas=replicas)
         return gradients, carry, {"loss": value, **metrics, **acceptance}
 
     def check_data(params: LatentParams, carry: PyTree, data: PyTree) -> None:

@@ -108,7 +108,7 @@ def test_round_trips_are_counted_also_over_a_pause():
     first = flat_chains(11)
     np.testing.assert_allclose(first["round_trips"], 1 / 3, rtol=1e-6)
     np.testing.assert_allclose(first["swap_acceptance"], 1.0, rtol=1e-6)
-    np.testing.assert_array_equal(first["replicas"].direction[:, 0], [1, 1, 2])
+    np.testing.assert_array_equal(first["replicas"][:, 0], [1, 1, 2, 1])
     after = flat_chains(8, replicas=first["replicas"])
     np.testing.assert_allclose(after["round_trips"], 2 / 3, rtol=1e-6)
     assert flat_chains(8)["round_trips"] == 0

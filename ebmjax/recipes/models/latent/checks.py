@@ -27,15 +27,17 @@ def check(config: Config) -> None:
         "--config.sampler.persistent=False.": is_through and section.persistent,
         "config.loss.name='through_chain' needs samplers that always move, such as 'sgld': "
         f"{' and '.join(rejecting)} may reject, which has no derivative.": is_through and rejecting,
-        "config.sampler.exchange_every swaps the powers above 0, two or more of them that run at "
-        "once: set --config.sampler.warm_start=False, loss.num_intervals of 2 or more, and another "
-        f"loss.name than 'vanilla' or 'through_chain'; got {loss.name!r}.": every
+        "config.sampler.exchange_every swaps powers above 0, two or more, that run at once: set "
+        "warm_start=False, loss.num_intervals of 2 or more, and a loss.name other than 'vanilla' "
+        f"and 'through_chain'; got {loss.name!r}.": every
         and (section.warm_start or loss.num_intervals < 2 or is_through or loss.name == "vanilla"),
         f"config.sampler.exchange_every={every} must be at most posterior.num_steps={num_steps}, "
         "and posterior.temperature must be 1: swaps keep the power posteriors.": every
         and (every > num_steps or section.posterior.get("temperature", 1.0) != 1.0),
-        "config.sampler.place_powers keeps the powers beside persistent chains: set "
-        "--config.sampler.persistent=True.": section.get("place_powers") and not section.persistent,
+        "config.sampler.place_powers needs config.sampler.exchange_every and "
+        "--config.sampler.persistent=True: the powers are kept beside the chains.": (
+            section.get("place_powers") and not (section.persistent and every)
+        ),
         f"config.loss.chains_per_observation must be at least {fewest} for {why}, got "
         f"{loss.chains_per_observation}.": loss.chains_per_observation < fewest,
     }

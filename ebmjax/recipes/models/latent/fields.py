@@ -25,16 +25,7 @@ from ebmjax.recipes.config.common_fields import (
     family,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import (
-    Field,
-    When,
-    field,
-    rare,
-    read_fields,
-    under,
-    when_is,
-    when_set,
-)
+from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under, when_is
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers import SINGLE, TEMPERATURE, sections
@@ -114,12 +105,8 @@ FIELDS: dict[str, Field] = {
     "sampler.posterior.start": field(
         "base", one_of("base", "components"), "draws of the base, or principal components"
     ),
-    "sampler.exchange_every": rare(
-        None, optional(COUNT), "steps between swaps of neighbouring powers; None: no swaps"
-    ),
-    "sampler.place_powers": rare(
-        False, FLAG, "powers follow the swaps' acceptances", when_set("sampler.exchange_every")
-    ),
+    "sampler.exchange_every": rare(None, optional(COUNT), "steps between swaps of the powers"),
+    "sampler.place_powers": rare(False, FLAG, "powers follow the acceptances of swaps"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
     "sampler.warm_start": field(False, FLAG, "chains start where those of the power below end"),
     "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
