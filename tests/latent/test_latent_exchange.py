@@ -24,31 +24,21 @@ def exact_starts(params, powers, num):
     return mean + jnp.einsum("pij,pnj->pni", jnp.linalg.cholesky(covariance[:, 0]), noise)
 
 
-@functools.cache
-def run(every, temperature=1.0):
+@pytest.mark.parametrize(("every", "temperature"), [(1, 1.0), (2, 1.0), (3, 1.0), (1, 0.3)])
+def test_swaps_keep_every_law(every, temperature):
+    """From exact draws: means, and second moments about the exact mean, of independent chains."""
     params, observations = make_params(), jnp.repeat(X, NUM, axis=0)
-    sampler = functools.partial(mala, step_size=0.05, temperature=temperature)
-    mean = exact_moments(params, POWERS, X)[0]
+    mean, covariance = exact_moments(params, POWERS, X)
     start = mean + (exact_starts(params, POWERS, NUM) - mean) * temperature**0.5
+    sampler = functools.partial(mala, step_size=0.05, temperature=temperature)
     options = {"sampler": sampler, "num_steps": 7, "start": start, "exchange_every": every}
     arguments = params, MODEL, observations, POWERS, 2
     draw = jax.jit(lambda key: latent.sample_power_posteriors(key, *arguments, **options))
-    return draw(jax.random.key(1))
-
-
-def check_laws(latents, temperature=1.0):
-    """Means and second moments about the exact mean, of independent chains."""
-    mean, covariance = exact_moments(make_params(), POWERS, X)
+    latents, metrics = draw(jax.random.key(1))
     offsets = np.moveaxis(np.asarray(latents - mean, np.float64), 0, 1)
     assert_means(offsets, 0.0)
     squares = offsets[..., :, None] * offsets[..., None, :]
     assert_means(squares, temperature * np.asarray(covariance[:, 0]))
-
-
-@pytest.mark.parametrize(("every", "temperature"), [(1, 1.0), (2, 1.0), (3, 1.0), (1, 0.3)])
-def test_swaps_keep_every_law(every, temperature):
-    latents, metrics = run(every, temperature)
-    check_laws(latents, temperature)
     assert np.all((metrics["swap_acceptance"] > 0.3) & (metrics["swap_acceptance"] < 0.95))
 
 
