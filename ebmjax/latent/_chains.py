@@ -209,8 +209,7 @@ def sample_power_posteriors(
       not; ``round_trips`` from the lowest power to the highest and back, mean a replica; and
       ``replicas``, to go on with.
 
-    Source: thermodynamic-integration thesis, Eq. 16 and 17; Syed, Bouchard-Cote, Deligiannidis &
-    Doucet 2022 (JRSS-B 84) for the swaps.
+    Source: thermodynamic-integration thesis, Eq. 16 and 17; Syed et al. 2022 for the swaps.
     """
     check_powers(powers, minimum=2 if exchange_every else 1)
     if exchange_every and (warm_start or not 1 <= exchange_every <= num_steps):
@@ -252,12 +251,10 @@ def sample_power_posteriors(
             states = start_exchange(states, replicas)
         end, metrics = _run(chain_key, states, step, num_steps)
         if exchange_every:
-            metrics = {
-                **metrics,
-                "swap_acceptance": jnp.mean(end.swap_prob, axis=1) / (num_steps // exchange_every),
-                "round_trips": jnp.mean(end.round_trips) / num_powers,
-                "replicas": end.replicas,
-            }
+            mean = jnp.mean(end.swap_prob, axis=1) / (num_steps // exchange_every)
+            trips = jnp.mean(end.round_trips) / num_powers
+            swaps = {"swap_acceptance": mean, "round_trips": trips, "replicas": end.replicas}
+            metrics = {**metrics, **swaps}
         return position_of(end), metrics
 
     def anneal(z: jax.Array, inputs: tuple[Key, jax.Array]) -> tuple[jax.Array, Any]:

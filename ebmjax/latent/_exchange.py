@@ -12,9 +12,8 @@ from ebmjax.types import Key, LogDensityFn, Step
 class Exchange(NamedTuple):
     """Chains that exchange, (num_powers, batch), and sums over their steps.
 
-    ``replicas``, int8 (num_powers + 1, batch), is what they remember: of the replica at each power
-    1 since it was at the lowest, 2 since it was at the highest thereafter, 0 before; and, last,
-    whether pairs 0, 2, ... or 1, 3, ... swap next.
+    ``replicas``, int8 (num_powers + 1, batch), is their memory: 1 for a replica since it was at the
+    lowest power, 2 since it was at the highest thereafter, 0 before; last the parity of next swaps.
     """
 
     states: Any
@@ -30,8 +29,7 @@ def start_exchange(states: Any, replicas: jax.Array | None) -> Exchange:
     if set(fields) - {"velocity"} != {"position", "log_density", "score"}:
         raise ValueError(
             "exchange_every needs a posterior sampler whose state has position, log_density, score "
-            f"and at most a velocity, such as sgld, mala or hmc; got {type(states).__name__} with "
-            f"{list(fields)}. Take one of these, or exchange_every=0."
+            f"and at most a velocity; got {fields}. Take sgld, mala or hmc, or exchange_every=0."
         )
     zeros = jnp.zeros_like(states.log_density)
     if replicas is None:
@@ -71,11 +69,9 @@ def exchanging(
             moved = exchange(of_prior) + ratio * exchange(whole - of_prior)
             return jnp.where(ratio == 1, whole, moved)
 
-        states = states._replace(
-            position=exchange(states.position),
-            log_density=rescale(states.log_density, prior),
-            score=rescale(states.score, prior_score),
-        )
+        position, log_density = exchange(states.position), rescale(states.log_density, prior)
+        score = rescale(states.score, prior_score)
+        states = states._replace(position=position, log_density=log_density, score=score)
         direction = exchange(direction)
         round_trips = now.round_trips + (direction[0] == 2)
         top = jnp.where(direction[-1] == 1, 2, direction[-1])
@@ -94,14 +90,13 @@ def exchanging(
 def place_powers(powers: jax.Array, swap_acceptance: jax.Array) -> jax.Array:
     r"""Returns powers whose pairs reject equally, by the rejections at ``powers``.
 
-    The rejections of pairs add up along the powers to the communication barrier, which equal shares
-    split. Between powers it is taken as linear in :math:`\log t`, as it is where the posterior is
-    Gaussian. The first two powers and the last stay: no pair reaches the prior's chains at 0.
+    The rejections of pairs add up to the communication barrier, of which each pair gets an equal
+    share. Between powers it is taken as linear in :math:`\log t`, as for a Gaussian posterior. The
+    first two powers and the last stay: no pair reaches the prior's chains at 0.
 
     Args:
       powers: from 0 to 1, shape (num_powers,).
-      swap_acceptance: of each pair of powers above 0, shape (num_powers - 2,), such as
-        ``sample_ladder`` reports.
+      swap_acceptance: of each pair above 0, shape (num_powers - 2,), as of ``sample_ladder``.
 
     Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84), Sec. 5.
     """

@@ -41,10 +41,6 @@ class LatentCarry(NamedTuple):
     powers: Any = None
 
 
-PLACING_RATE = 0.02
-"""Share of the way that powers go at a step, to where the step's rejections would place them."""
-
-
 def init_latent_carry(
     key: Key,
     *,
@@ -97,11 +93,9 @@ def init_latent_carry(
     else:
         posterior = jnp.broadcast_to(jnp.asarray(posterior_start)[:, None, None], table)
     prior = base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim))
-    memory = (num_shards, num_examples, num_powers, num_chains)
-    replicas = jnp.zeros(memory, jnp.int8) if exchange else None
-    if placed_powers is not None:
-        placed_powers = jnp.tile(placed_powers, (num_shards, 1))
-    return LatentCarry(prior, posterior, replicas, placed_powers)
+    replicas = jnp.zeros((*table[:2], num_powers, num_chains), jnp.int8) if exchange else None
+    powers = None if placed_powers is None else jnp.tile(placed_powers, (num_shards, 1))
+    return LatentCarry(prior, posterior, replicas, powers)
 
 
 def make_latent_gradient_fn(
@@ -159,8 +153,7 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, chains, ladder, loss_fn = _bind(parts, numbers)
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
-        prior_start, posterior_start, replicas = None, None, None
-        indices = cast(jax.Array, None)
+        prior_start, posterior_start, replicas, indices = None, None, None, cast(jax.Array, None)
         if isinstance(carry, LatentCarry):
             if identify is None:
                 raise ValueError(
@@ -217,7 +210,8 @@ def make_latent_gradient_fn(
             if carry.powers is not None:
                 acceptance["powers"] = ladder
                 placed = place_powers(ladder, acceptance["swap_acceptance"])
-                carry = carry._replace(powers=ladder + PLACING_RATE * (placed - ladder))
+                # A part of the way: one step's acceptances are noisy.
+                carry = carry._replace(powers=ladder + 0.02 * (placed - ladder))
 
             def write(leaf: jax.Array) -> Any:
                 by_chain = leaf.reshape(len(leaf), -1, num_chains, *leaf.shape[2:])

@@ -34,8 +34,7 @@ def check(config: Config) -> None:
         f"config.sampler.exchange_every={every} must be at most posterior.num_steps={num_steps}, "
         "and posterior.temperature must be 1: swaps keep the power posteriors.": every
         and (every > num_steps or section.posterior.get("temperature", 1.0) != 1.0),
-        "config.sampler.place_powers needs config.sampler.exchange_every and "
-        "--config.sampler.persistent=True: the powers are kept beside the chains.": (
+        "config.sampler.place_powers needs config.sampler.exchange_every and .persistent=True.": (
             section.get("place_powers") and not (section.persistent and every)
         ),
         f"config.loss.chains_per_observation must be at least {fewest} for {why}, got "
