@@ -7,6 +7,7 @@ from ebmjax.latent._chains import sample_power_posteriors as sample_power_poster
 from ebmjax.latent._chains import sample_prior as sample_prior
 from ebmjax.latent._divergences import fitted_divergences as fitted_divergences
 from ebmjax.latent._divergences import gaussian_kl as gaussian_kl
+from ebmjax.latent._exchange import place_powers as place_powers
 from ebmjax.latent._linear_gaussian import LinearGaussian as LinearGaussian
 from ebmjax.latent._losses import covariance_loss as covariance_loss
 from ebmjax.latent._losses import frozen_prior_loss as frozen_prior_loss

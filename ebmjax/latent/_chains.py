@@ -1,6 +1,7 @@
 """Short-run chains for the latent EBM: its prior, and its posteriors at several powers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from ebmjax._axes import varying_with
 from ebmjax._checks import check_at_least, check_powers
 from ebmjax.densities import power_posterior
+from ebmjax.latent._exchange import exchanging, start_exchange
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.samplers import (
     acceptance_of,
@@ -34,6 +36,7 @@ class LatentChains(NamedTuple):
       warm_start: whether the powers above 0 are annealed instead of started afresh.
       posterior_start: observations (batch, *event) to the latents (batch, d) where the chains above
         power 0 start, such as ``principal_latents``; None for draws of the base.
+      exchange_every: steps between swaps of neighbouring powers above 0; 0 for none.
     """
 
     latent_dim: int
@@ -43,6 +46,7 @@ class LatentChains(NamedTuple):
     posterior_steps: int
     warm_start: bool = False
     posterior_start: Callable[[jax.Array], jax.Array] | None = None
+    exchange_every: int = 0
 
 
 def sample_ladder(
@@ -55,6 +59,7 @@ def sample_ladder(
     *,
     prior_start: jax.Array | None = None,
     posterior_start: jax.Array | None = None,
+    replicas: jax.Array | None = None,
 ) -> tuple[jax.Array, Metrics]:
     """Returns the end of one chain at every power for each observation, as the losses need them.
 
@@ -69,12 +74,14 @@ def sample_ladder(
       chains: samplers and lengths (static).
       prior_start, posterior_start: where the chains continue, shapes (batch, d) and (num_powers -
         1, batch, d).
+      replicas: memory of persistent chains that exchange; None for new ones.
 
     Returns:
       One latent for each power and observation, shape (num_powers, batch, d): the prior's chains at
       the first power, the posterior's at the last. If the samplers report them, also
       "prior_acceptance" (scalar) and "posterior_acceptance" (one for each power above 0). A loss
-      takes the latents and, as ``prior_latents``, the first of them.
+      takes the latents and, as ``prior_latents``, the first of them. Chains that exchange add what
+      ``sample_power_posteriors`` says.
     """
     check_powers(powers, is_whole=True)
     prior_key, posterior_key = jax.random.split(key)
@@ -102,12 +109,15 @@ def sample_ladder(
         num_steps=chains.posterior_steps,
         warm_start=chains.warm_start,
         start=posterior_start,
+        exchange_every=chains.exchange_every,
+        replicas=replicas,
     )
     named = {"prior_acceptance": prior_info, "posterior_acceptance": posterior_info}
     acceptance = {
         name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
     }
-    return jnp.concatenate([prior_latents[None], above]), acceptance
+    swaps = {name: info for name, info in posterior_info.items() if name != "acceptance_prob"}
+    return jnp.concatenate([prior_latents[None], above]), acceptance | swaps
 
 
 def sample_prior(
@@ -147,7 +157,8 @@ def sample_prior(
     first = _start(start_key, model, start, (num_chains, latent_dim))
     chain = sampler(lambda z: log_prior(params, model, z))
     states = start_chains(chain_key, chain, varying_with(first, key, params))
-    return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
+    end, metrics = _run(chain_key, states, batch_step(chain.step), num_steps)
+    return position_of(end), metrics
 
 
 def sample_power_posteriors(
@@ -162,6 +173,8 @@ def sample_power_posteriors(
     num_steps: int,
     warm_start: bool = False,
     start: jax.Array | None = None,
+    exchange_every: int = 0,
+    replicas: jax.Array | None = None,
 ) -> tuple[jax.Array, Metrics]:
     """Returns ends of chains on ``p(x | z)^t p(z)``, one for every power t and observation x.
 
@@ -169,6 +182,10 @@ def sample_power_posteriors(
     the powers run one after the other; each starts (with a fresh sampler state) where the previous
     power's chains ended. For several chains an observation, repeat the observation. It is
     differentiable in ``params``, as ``sample_prior`` is.
+
+    With ``exchange_every`` neighbouring powers swap their chains, even and odd pairs in turn, with
+    probability ``min(1, exp((t_{i+1} - t_i)(l_i - l_{i+1}) / T))``, l the log likelihoods and T the
+    ``temperature`` in ``sampler.keywords``, else 1. No swap needs a gradient of the generator.
 
     Args:
       key: consumed.
@@ -182,14 +199,24 @@ def sample_power_posteriors(
       warm_start: whether to anneal along the powers (static).
       start: where persistent chains continue, shape (num_powers, batch, latent_dim); excludes
         ``warm_start``.
+      exchange_every: steps between swaps of neighbouring powers; 0 for none (static).
+      replicas: memory of persistent chains that exchange; None for new ones.
 
     Returns:
       Latents of shape (num_powers, batch, latent_dim) and, if the sampler reports it,
-      ``acceptance_prob`` of shape (num_powers,), averaged over observations and steps.
+      ``acceptance_prob`` of shape (num_powers,), averaged over observations and steps. With
+      ``exchange_every`` also ``swap_acceptance`` of each pair, shape (num_powers - 1,), tried or
+      not; ``round_trips`` from the lowest power to the highest and back, mean a replica; and
+      ``replicas``, to go on with.
 
-    Source: thermodynamic-integration thesis, Eq. 16 and 17.
+    Source: thermodynamic-integration thesis, Eq. 16 and 17; Syed et al. 2022 for the swaps.
     """
-    check_powers(powers, minimum=1)
+    check_powers(powers, minimum=2 if exchange_every else 1)
+    if exchange_every and (warm_start or not 1 <= exchange_every <= num_steps):
+        raise ValueError(
+            "exchange_every must be from 1 to num_steps, or 0 for no swaps, and excludes "
+            f"warm_start; got {exchange_every=}, {num_steps=} and {warm_start=}."
+        )
     if warm_start and start is not None:
         raise ValueError(
             "start and warm_start exclude each other: annealed chains of every power start where "
@@ -215,12 +242,26 @@ def sample_power_posteriors(
     first = _start(start_key, model, start, shape)
     first = varying_with(first, key, params, observations, powers)
     if not warm_start:
-        return _run_grid(chain_key, chain, powers, observations, first, num_steps)
+        states, step = _start_grid(chain_key, chain, powers, observations, first)
+        if exchange_every:
+            temperature = getattr(sampler, "keywords", {}).get("temperature")
+            temperature = 1.0 if temperature is None else temperature
+            of_prior = partial(log_prior, params, model)
+            step = exchanging(step, exchange_every, of_prior, powers, temperature)
+            states = start_exchange(states, replicas)
+        end, metrics = _run(chain_key, states, step, num_steps)
+        if exchange_every:
+            mean = jnp.mean(end.swap_prob, axis=1) / (num_steps // exchange_every)
+            trips = jnp.mean(end.round_trips) / num_powers
+            swaps = {"swap_acceptance": mean, "round_trips": trips, "replicas": end.replicas}
+            metrics = {**metrics, **swaps}
+        return position_of(end), metrics
 
     def anneal(z: jax.Array, inputs: tuple[Key, jax.Array]) -> tuple[jax.Array, Any]:
         key, power = inputs
-        ends = _run_grid(key, chain, power[None], observations, z[None], num_steps)
-        latents, metrics = jax.tree.map(lambda leaf: leaf[0], ends)
+        grid = _start_grid(key, chain, power[None], observations, z[None])
+        end, metrics = _run(key, *grid, num_steps)
+        latents, metrics = jax.tree.map(lambda leaf: leaf[0], (position_of(end), metrics))
         return latents, (latents, metrics)
 
     inputs = jax.random.split(chain_key, num_powers), powers
@@ -239,15 +280,14 @@ def _start(
     return start
 
 
-def _run_grid(
+def _start_grid(
     key: Key,
     chain: Callable[[jax.Array, jax.Array], Any],
     powers: jax.Array,
     observations: jax.Array,
     start: jax.Array,
-    num_steps: int,
-) -> tuple[jax.Array, Metrics]:
-    """Runs ``chain(power, x)`` for every pair, from ``start`` of shape (num_powers, batch, d)."""
+) -> tuple[Any, Step]:
+    """Returns states and step of all ``chain(power, x)`` at ``start`` (num_powers, batch, d)."""
 
     def over_grid(fn: Callable[..., Any]) -> Callable[..., Any]:
         return jax.vmap(jax.vmap(fn, in_axes=(None, 0, 0)), in_axes=(0, None, 0))
@@ -260,12 +300,11 @@ def _run_grid(
         return step_one(powers, observations, (keys, states))
 
     keys = jax.random.split(start_key(key), start.shape[:2])
-    states = start_one(powers, observations, (keys, start))
-    return _last_positions(key, states, step, num_steps)
+    return start_one(powers, observations, (keys, start)), step
 
 
-def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
-    """Scans ``step``; keeps the last positions and, over the last axis, the mean acceptance."""
+def _run(key: Key, states: Any, step: Step, num_steps: int) -> tuple[Any, Metrics]:
+    """Scans ``step``; returns the last states and, over the last axis, the mean acceptance."""
     # The backward pass keeps states and repeats each step: 20 steps at 10 powers need the memory of
     # one. A scan has no common code to keep apart.
     step = jax.checkpoint(step, prevent_cse=False)
@@ -275,4 +314,4 @@ def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[
         return {} if acceptance is None else {"acceptance_prob": jnp.mean(acceptance, axis=-1)}
 
     states, metrics = trace_chain(jax.random.split(key, num_steps), states, step, mean_acceptance)
-    return position_of(states), jax.tree.map(lambda steps: jnp.mean(steps, axis=0), metrics)
+    return states, jax.tree.map(lambda steps: jnp.mean(steps, axis=0), metrics)

@@ -70,6 +70,10 @@ def through_chain_loss(
     check_powers(powers, is_whole=True)
     check_not_negative("kl_weight", kl_weight)
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
+    if chains.exchange_every:
+        raise ValueError(
+            "through_chain_loss needs chains.exchange_every=0, since no derivative sees a swap."
+        )
     observations = jnp.repeat(observations, num_chains, axis=0)
     latents, acceptance = sample_ladder(key, params, model, observations, powers, chains)
     errors = squared_errors(params, model, observations, latents)

@@ -14,6 +14,7 @@ from ebmjax.latent import (
     LatentChains,
     LatentModel,
     LatentParams,
+    place_powers,
     sample_ladder,
     tempered_loss,
     through_chain_loss,
@@ -30,10 +31,14 @@ class LatentCarry(NamedTuple):
       prior: shape (num_prior, d).
       posterior: of every example, power above 0 and chain, shape (num_examples, num_powers - 1,
         num_chains, d).
+      replicas: memory of chains that exchange, (num_examples, num_powers, num_chains); else None.
+      powers: placed by the acceptances of swaps, (num_powers,); None where powers stay.
     """
 
     prior: Any
     posterior: Any
+    replicas: Any = None
+    powers: Any = None
 
 
 def init_latent_carry(
@@ -47,6 +52,8 @@ def init_latent_carry(
     num_chains: int = 1,
     base_scale: float = 1.0,
     posterior_start: Any = None,
+    exchange: bool = False,
+    placed_powers: Any = None,
 ) -> LatentCarry:
     """Persistent chains for ``init_state(params, optimizer, shards)``, drawn from the base.
 
@@ -64,6 +71,8 @@ def init_latent_carry(
       num_chains: of an observation at a power.
       base_scale: of the model.
       posterior_start: where all chains of an example start, (num_examples, d); None for the base.
+      exchange: whether ``LatentChains.exchange_every`` is above 0.
+      placed_powers: first powers, (num_powers,), if swaps place them anew; None where powers stay.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
@@ -84,7 +93,9 @@ def init_latent_carry(
     else:
         posterior = jnp.broadcast_to(jnp.asarray(posterior_start)[:, None, None], table)
     prior = base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim))
-    return LatentCarry(prior, posterior)
+    replicas = jnp.zeros((*table[:2], num_powers, num_chains), jnp.int8) if exchange else None
+    powers = None if placed_powers is None else jnp.tile(placed_powers, (num_shards, 1))
+    return LatentCarry(prior, posterior, replicas, powers)
 
 
 def make_latent_gradient_fn(
@@ -123,9 +134,10 @@ def make_latent_gradient_fn(
 
     Returns:
       A ``GradientFn``. Its metrics are those of the loss, "loss", and, where the samplers report
-      them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0). Its
-      ``numbers`` are those of "model", "chains", "powers" and "loss_fn", or some: see
-      ``numbers_of``.
+      them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0). Chains
+      that exchange add "swap_acceptance" and "round_trips", as ``sample_power_posteriors`` says,
+      and with ``placed_powers`` the "powers" of the step. Its ``numbers`` are those of "model",
+      "chains", "powers" and "loss_fn", or some: see ``numbers_of``.
     """
     check_at_least("num_chains", num_chains, 1)
     check_fraction("reinit_prob", reinit_prob)
@@ -141,7 +153,7 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, chains, ladder, loss_fn = _bind(parts, numbers)
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
-        prior_start, posterior_start, indices = None, None, cast(jax.Array, None)
+        prior_start, posterior_start, replicas, indices = None, None, None, cast(jax.Array, None)
         if isinstance(carry, LatentCarry):
             if identify is None:
                 raise ValueError(
@@ -149,15 +161,25 @@ def make_latent_gradient_fn(
                     "give it to make_latent_gradient_fn, or train with state.carry=()."
                 )
             shape = (len(ladder) - 1, num_chains, chains.latent_dim)
-            if carry.posterior.shape[1:] != shape or len(carry.prior) != len(observations):
+            is_wrong = (carry.replicas is None) == (chains.exchange_every > 0)
+            if (
+                is_wrong
+                or carry.posterior.shape[1:] != shape
+                or len(carry.prior) != len(observations)
+            ):
                 raise ValueError(
                     f"persistent chains must have shapes {shape} an example, and "
-                    f"{len(observations)} of the prior: make them by init_latent_carry with the "
-                    "run's numbers."
+                    f"{len(observations)} of the prior, and exchange where exchange_every is above "
+                    "0: make them by init_latent_carry with the run's numbers."
                 )
             indices, prior_start = identify(batch), carry.prior
-            by_power = jnp.moveaxis(carry.posterior[indices], 1, 0)
-            posterior_start = by_power.reshape(len(by_power), -1, by_power.shape[-1])
+
+            def by_power(leaf: jax.Array) -> jax.Array:
+                rows = jnp.moveaxis(leaf[indices], 1, 0)
+                return rows.reshape(len(rows), -1, *rows.shape[3:])
+
+            posterior_start, replicas = jax.tree.map(by_power, (carry.posterior, carry.replicas))
+            ladder = ladder if carry.powers is None else carry.powers
         if reinit_prob and prior_start is not None:
             key, new_key = jax.random.split(key)
             choice_key, draw_key = jax.random.split(new_key)
@@ -173,7 +195,10 @@ def make_latent_gradient_fn(
             chains,
             prior_start=prior_start,
             posterior_start=posterior_start,
+            replicas=replicas,
         )
+        acceptance = dict(acceptance)
+        replicas = acceptance.pop("replicas", None)
 
         def loss(params: LatentParams) -> tuple[jax.Array, Any]:
             if powers is None:
@@ -182,8 +207,18 @@ def make_latent_gradient_fn(
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
         if isinstance(carry, LatentCarry):
-            ends = latents[1:].reshape(len(ladder) - 1, -1, num_chains, chains.latent_dim)
-            carry = LatentCarry(latents[0], write_slots(indices, jnp.moveaxis(ends, 0, 1)))
+            if carry.powers is not None:
+                acceptance["powers"] = ladder
+                placed = place_powers(ladder, acceptance["swap_acceptance"])
+                # A part of the way: one step's acceptances are noisy.
+                carry = carry._replace(powers=ladder + 0.02 * (placed - ladder))
+
+            def write(leaf: jax.Array) -> Any:
+                by_chain = leaf.reshape(len(leaf), -1, num_chains, *leaf.shape[2:])
+                return write_slots(indices, jnp.moveaxis(by_chain, 0, 1))
+
+            posterior, replicas = jax.tree.map(write, (latents[1:], replicas))
+            carry = carry._replace(prior=latents[0], posterior=posterior, replicas=replicas)
         return gradients, carry, {"loss": value, **metrics, **acceptance}
 
     def check_data(params: LatentParams, carry: PyTree, data: PyTree) -> None:

@@ -27,7 +27,8 @@ def prior(key, x):
 
 def ladder(key, x):
     chains = latent.LatentChains(2, SGLD, 2, SGLD, 2)
-    return latent.sample_ladder(key, make_params(), MODEL, x, LADDER, chains)
+    both = chains, chains._replace(exchange_every=1)
+    return [latent.sample_ladder(key, make_params(), MODEL, x, LADDER, one) for one in both]
 
 
 def annealed(key, x):

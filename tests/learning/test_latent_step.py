@@ -121,10 +121,10 @@ POWERS = latent.power_schedule(2, 2.0)
 NUM_CHAINS = 3
 
 
-def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: batch[1]):
+def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: batch[1], every=0):
     return make_latent_gradient_fn(
         MODEL,
-        latent.LatentChains(2, sampler, 2, sampler, 2),
+        latent.LatentChains(2, sampler, 2, sampler, 2, exchange_every=every),
         observe=lambda batch: batch[0],
         powers=POWERS,
         loss_fn=latent.telescoped_loss,
@@ -165,6 +165,23 @@ def test_only_the_chains_of_the_batch_move_and_each_along_its_own_power_and_obse
     contraction = np.linalg.matrix_power(np.eye(2) - 0.1 * prior_precision, 2)
     expected = prior_mean + (np.asarray(start.prior) - prior_mean) @ contraction
     np.testing.assert_allclose(end.prior, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_chains_that_exchange_go_on_and_their_powers_follow():
+    ladder = jnp.array([0.0, 0.1, 0.3, 1.0])
+    start = first(shards(num_powers=4, exchange=True, placed_powers=ladder))
+    gradient_fn = gradient_fn_of(functools.partial(mala, step_size=0.1), every=2)
+    gradient_fn = functools.partial(gradient_fn, numbers={"powers": ladder})
+    batch = OBSERVATIONS[:2], jnp.array([3, 1])
+    _, end, found = jax.jit(settled(gradient_fn))(jax.random.key(1), PARAMS, start, batch)
+    # One swap a step: the chains of the batch turn to odd pairs, and their lowest replicas go up.
+    np.testing.assert_array_equal(end.replicas[:, -1, 0], [0, 1, 0, 1])
+    np.testing.assert_array_equal(end.replicas[:, 0, 0], [0, 1, 0, 1])
+    placed = latent.place_powers(ladder, found["swap_acceptance"])
+    np.testing.assert_allclose(end.powers, ladder + 0.02 * (placed - ladder), rtol=1e-6)
+    assert abs(end.powers[2] - ladder[2]) > 1e-5
+    with pytest.raises(ValueError, match="and exchange where exchange_every is above 0"):
+        gradient_fn(jax.random.key(1), PARAMS, start._replace(replicas=None), batch)
 
 
 def test_persistent_chains_need_to_know_the_examples():

@@ -17,6 +17,7 @@ def check(config: Config) -> None:
     elif is_through and loss.kl_weight:
         fewest = {"full": latent_dim + 3, "diagonal": 4}[loss.kl_covariance]
         why = f"config.loss.kl_covariance={loss.kl_covariance!r}, latent_dim={latent_dim}"
+    every, num_steps = section.get("exchange_every"), section.posterior.num_steps
     refused = {
         "config.sampler.persistent and config.sampler.warm_start exclude each other: chains go on "
         "where they stood, or start where those of the power below ended.": (
@@ -26,6 +27,16 @@ def check(config: Config) -> None:
         "--config.sampler.persistent=False.": is_through and section.persistent,
         "config.loss.name='through_chain' needs samplers that always move, such as 'sgld': "
         f"{' and '.join(rejecting)} may reject, which has no derivative.": is_through and rejecting,
+        "config.sampler.exchange_every swaps powers above 0, two or more, that run at once: set "
+        "warm_start=False, loss.num_intervals of 2 or more, and a loss.name other than 'vanilla' "
+        f"and 'through_chain'; got {loss.name!r}.": every
+        and (section.warm_start or loss.num_intervals < 2 or is_through or loss.name == "vanilla"),
+        f"config.sampler.exchange_every={every} must be at most posterior.num_steps={num_steps}, "
+        "and posterior.temperature must be 1: swaps keep the power posteriors.": every
+        and (every > num_steps or section.posterior.get("temperature", 1.0) != 1.0),
+        "config.sampler.place_powers needs config.sampler.exchange_every and .persistent=True.": (
+            section.get("place_powers") and not (section.persistent and every)
+        ),
         f"config.loss.chains_per_observation must be at least {fewest} for {why}, got "
         f"{loss.chains_per_observation}.": loss.chains_per_observation < fewest,
     }

@@ -105,6 +105,8 @@ FIELDS: dict[str, Field] = {
     "sampler.posterior.start": field(
         "base", one_of("base", "components"), "draws of the base, or principal components"
     ),
+    "sampler.exchange_every": rare(None, optional(COUNT), "steps between swaps of the powers"),
+    "sampler.place_powers": rare(False, FLAG, "powers follow the acceptances of swaps"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
     "sampler.warm_start": field(False, FLAG, "chains start where those of the power below end"),
     "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),

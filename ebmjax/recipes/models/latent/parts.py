@@ -53,6 +53,7 @@ def chains(config: Config, train: data.ImageData) -> latent.LatentChains:
         posterior_steps=section.posterior.num_steps,
         warm_start=section.warm_start,
         posterior_start=start,
+        exchange_every=section.get("exchange_every") or 0,
     )
 
 

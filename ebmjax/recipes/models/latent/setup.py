@@ -59,6 +59,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             latent_dim=config.model.latent_dim,
             num_chains=config.loss.chains_per_observation,
             posterior_start=start,
+            exchange=bool(chains.exchange_every),
+            placed_powers=powers if config.sampler.get("place_powers") else None,
         )
     model = LatentEBM(
         train=train,

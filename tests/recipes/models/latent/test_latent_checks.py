@@ -10,8 +10,13 @@ from ebmjax.recipes.models.latent.parts import model_of, widths
 from experiments.configs import thermo_digits
 
 THROUGH = {"loss.name": "through_chain"}
+EXCHANGE = {"sampler.exchange_every": 2}
 REFUSED = [
     ({"sampler.persistent": True, "sampler.warm_start": True}, "persistent .*warm_start exclude"),
+    (EXCHANGE | {"loss.name": "vanilla"}, "swaps powers above 0, .* got 'vanilla'"),
+    (EXCHANGE | {"sampler.warm_start": True}, "exchange_every swaps powers above 0"),
+    (EXCHANGE | {"sampler.posterior.temperature": 0.5}, "posterior.temperature must be 1"),
+    (EXCHANGE | {"sampler.place_powers": True}, "place_powers needs .*persistent=True"),
     ({"loss.name": "covariance"}, r"chains_per_observation must be at least 2 for .*, got 1"),
     (THROUGH | {"sampler.persistent": True}, "differentiates whole chains"),
     (THROUGH | {"sampler.posterior.name": "mala"}, r"posterior\.name='mala' may reject"),

@@ -18,6 +18,7 @@ from ebmjax.training import make_mesh
 from ebmjax.training._sharding import describe_batches
 from ebmjax.training._step import make_block
 
+EXCHANGE = {"sampler.exchange_every": 2}
 PERSISTENT = {"sampler.persistent": True}
 THROUGH = {"loss.name": "through_chain"}
 WITH_DIVERGENCES = THROUGH | {
@@ -65,6 +66,8 @@ def shapes(tree):
         ({}, PERSISTENT),
         (COVARIANCE, PERSISTENT),
         (PERSISTENT, {"sampler.reinit_prob": 0.5}),
+        (EXCHANGE, {"sampler.exchange_every": 1}),
+        (EXCHANGE | PERSISTENT, {"sampler.place_powers": True}),
         ({}, {"sampler.posterior.start": "components"}),
         ({}, {"model.generator": "dense"}),
         ({}, {"optimizer.average_decay": 0.9}),
