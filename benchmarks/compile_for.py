@@ -1,9 +1,12 @@
-"""Compiles the step of a configuration for TPUs that are not at hand, and says what it needs.
+"""Compiles the step of a configuration for TPUs and GPUs not at hand, and says what it needs.
 
   python benchmarks/compile_for.py --config=configs/jem_digits.py --topology=cpu
   pip install libtpu
   python benchmarks/compile_for.py --config=configs/jem_cifar10.py --topology=v5e:2x4
   python benchmarks/compile_for.py --config=configs/thermo_celeba.py --topology=v6e:2x2 \\
+      --random_examples=1000
+  pip install jax[cuda12]
+  python benchmarks/compile_for.py --config=configs/lebm_svhn.py --topology=h100 \\
       --random_examples=1000
 
 The device's own compiler runs on a CPU, without the device; --topology=cpu compiles for this
@@ -15,6 +18,7 @@ as many chips as divide ``config.mesh.num_shards``: one step, unless
 processors to trace and to compile. JAX_OPTIMIZATION_LEVEL=O1 compiles a wide network faster.
 """
 
+import importlib
 import math
 import os
 import time
@@ -27,6 +31,9 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-8")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # several compilers beside each other
+# Kernels cannot be timed without the GPU.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0"
+os.environ["XLA_FLAGS"] += " --xla_gpu_enable_triton_gemm=false"
 
 import _harness as harness
 import configuration as configured
@@ -41,15 +48,37 @@ from ebmjax.recipes.models import build
 from ebmjax.training._sharding import STATE_SPECS, describe_batches, describe_shapes, make_mesh
 from ebmjax.training._step import make_block
 
+# As XLA describes the device to itself, in protobuf text.
+H100 = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152
+  shared_memory_per_core: 233472 threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  memory_bandwidth: 3352320000000 l2_cache_size: 52428800 clock_rate_ghz: 1.98
+  device_memory_size: 84929347584 shared_memory_per_block_optin: 232448
+  cuda_compute_capability { major: 9 } registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 7 }
+runtime_version { major: 12 minor: 8 } device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+
 
 def find_devices(topology: str) -> list[Any]:
-    """Returns devices of a topology such as "v5e:2x4" or "cpu"; ends the program without them."""
+    """Returns devices of "v5e:2x4", "h100" or "cpu"; ends the program without their compiler."""
     if topology == "cpu":
         return jax.devices("cpu")
     try:
+        if topology == "h100":
+            importlib.import_module("jax_plugins.xla_cuda12").initialize()
+            found = topologies.get_topology_desc("", "cuda", topology="1x1x1", target_config=H100)
+            return [*found.devices]
         return [*topologies.get_topology_desc(topology, "tpu").devices]
     except Exception as error:  # without libtpu, or for a name it does not know: many kinds
-        stop(f"--topology={topology} needs pip install libtpu, and a name such as v5e:2x4: {error}")
+        stop(
+            f"--topology={topology} needs pip install libtpu and a name such as v5e:2x4, or "
+            f"pip install jax[cuda12] and h100: {error}"
+        )
 
 
 def compile_step(config: Config, devices: list[Any]) -> harness.Row:
@@ -87,7 +116,7 @@ def main() -> None:
     parser = harness.make_parser(__doc__)
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     parser.add_argument("--random_examples", type=int, help="number of them")
-    parser.add_argument("--topology", default="v5e:2x4", help="TPU as libtpu calls it")
+    parser.add_argument("--topology", default="v5e:2x4", help="TPU as libtpu calls it, or h100")
     options, rest = parser.parse_known_args()
     config = command_line.read(options.config, ["--config.train.steps_per_dispatch=1", *rest])
     devices = find_devices(options.topology)

@@ -23,5 +23,5 @@ BASE: dict[str, Any] = {
     "evals.evidence.num_chains": 240,
     "model.generator_features": (1024, 512, 256, 128),
 }
-VARIANTS = {"smoke": {**SMALL_SMOKE, "model.generator_features": (128, 64, 32, 16)}}
+VARIANTS = {"smoke": {**SMALL_SMOKE, "model.generator_features": (32, 16, 8, 8)}}
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -167,4 +167,6 @@ SMALL_SMOKE: dict[str, Any] = {
     "train.num_epochs": 1,
     "train.batch_size": 12,
     "mesh.num_shards": 1,
+    "evals.evidence.methods": ("ais",),
+    "evals.gradient_variance.every": "never",
 }
