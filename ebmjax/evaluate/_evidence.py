@@ -1,5 +1,6 @@
 """Log evidence of images under a latent EBM, by independent estimators."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -94,7 +95,8 @@ def evidence(
 
     All move by MALA, one image after the other. "thermodynamic" and "stepping_stone" start from
     long chains on the prior and need no normalising constant. "ais" and "smc" start from exact
-    draws of the base Gaussian and subtract the prior's log Z, estimated in the same way.
+    draws of the base Gaussian and subtract the prior's log Z, estimated in the same way. A model
+    with ``draw_prior_fn`` starts all of them from exact draws of its prior, whose log Z is 0.
 
     Args:
       key: each method has separate random numbers.
@@ -216,10 +218,19 @@ def _anneal(
 
     def log_normalizer(key: Key, path: tuple[LogDensityFn, LogDensityFn]) -> Estimate:
         start_key, run_key = jax.random.split(key)
-        draws = jax.random.normal(start_key, (*shape, problem.latent_dim))
         options = {"sampler": problem.sampler, "num_steps": problem.num_steps}
-        return weigh(run_key, model.base_scale * draws, problem.powers, *path, **options)
+        if model.draw_prior_fn is None:
+            draws = model.base_scale * jax.random.normal(start_key, (*shape, problem.latent_dim))
+        else:
+            draws = model.draw_prior_fn(params.prior, start_key, math.prod(shape))
+            draws = draws.reshape(*shape, -1)
+        return weigh(run_key, draws, problem.powers, *path, **options)
 
+    if model.draw_prior_fn is not None:
+        prior_fn = partial(latent.log_prior, params, model)
+        return lambda key, x: log_normalizer(
+            key, (prior_fn, lambda z: latent.log_likelihood(params, model, z, x))
+        )
     prior = log_normalizer(key, latent.path_to_prior(params, model))
     return lambda key, x: log_normalizer(key, latent.path_to_posterior(params, model, x)) - prior
 

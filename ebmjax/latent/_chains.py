@@ -77,7 +77,7 @@ def sample_ladder(
       replicas: memory of persistent chains that exchange; None for new ones.
 
     Returns:
-      One latent for each power and observation, shape (num_powers, batch, d): the prior's chains at
+      One latent for each power and observation, shape (num_powers, batch, d), the prior's chains at
       the first power, the posterior's at the last. If the samplers report them, also
       "prior_acceptance" (scalar) and "posterior_acceptance" (one for each power above 0). A loss
       takes the latents and, as ``prior_latents``, the first of them. Chains that exchange add what
@@ -133,6 +133,7 @@ def sample_prior(
 ) -> tuple[jax.Array, Metrics]:
     """Returns ends of prior chains that start from N(0, base_scale^2 I) or from ``start``.
 
+    A model with ``draw_prior_fn`` gives exact draws instead, without a derivative in ``params``.
     It is differentiable in ``params`` through every step, each computed again on the way back.
 
     Args:
@@ -153,6 +154,8 @@ def sample_prior(
     sizes = {"num_chains": num_chains, "latent_dim": latent_dim, "num_steps": num_steps}
     for name, size in sizes.items():
         check_at_least(name, size, 1)
+    if model.draw_prior_fn is not None:
+        return jax.lax.stop_gradient(model.draw_prior_fn(params.prior, key, num_chains)), {}
     start_key, chain_key = jax.random.split(key)
     first = _start(start_key, model, start, (num_chains, latent_dim))
     chain = sampler(lambda z: log_prior(params, model, z))

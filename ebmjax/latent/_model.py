@@ -36,6 +36,9 @@ class LatentModel(NamedTuple):
       generator_fn: ``generator_fn(generator_params, z) -> x``, of any event shape.
       base_scale: :math:`\sigma_0`, standard deviation of the base Gaussian, in units of z.
       likelihood_scale: :math:`\sigma_l`, standard deviation of the noise, in units of x.
+      draw_prior_fn: ``draw_prior_fn(prior_params, key, num)`` to exact draws (num, d), of an energy
+        whose log Z is 0, such as ``networks.UnivariateEnergy``. Then the prior needs no chain, and
+        the contrast no draws. None for chains.
 
     Source: Pang et al. 2020; thermodynamic-integration thesis, Eq. 1, 2 and 9.
     """
@@ -44,6 +47,7 @@ class LatentModel(NamedTuple):
     generator_fn: Callable[..., Any]
     base_scale: float = 1.0
     likelihood_scale: float = 0.3
+    draw_prior_fn: Callable[..., jax.Array] | None = None
 
 
 def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:

@@ -25,4 +25,5 @@ from ebmjax.networks._residual_energy import ResidualEnergy as ResidualEnergy
 from ebmjax.networks._spectral_norm import cap_kernels as cap_kernels
 from ebmjax.networks._spectral_norm import spectral_norm as spectral_norm
 from ebmjax.networks._transposed_convolution import TransposedConvolution as TransposedConvolution
+from ebmjax.networks._univariate import UnivariateEnergy as UnivariateEnergy
 from ebmjax.networks._wide_resnet import WideResNet as WideResNet

@@ -69,6 +69,12 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
 
 _NETWORKS: dict[str, Field] = {
     **pick_fields(model={"dtype": "float32"}),
+    "model.prior": rare(
+        "neural", one_of("neural", "univariate"), "a network, or normalised and drawn exactly"
+    ),
+    "model.prior_components": rare(
+        10, COUNT, "products in its mixture", when_is("model.prior", "univariate")
+    ),
     "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior; none: linear"),
     "model.prior_activation": field("leaky_relu_0.1", one_of(*ACTIVATIONS), "of the prior"),
     "model.generator": field("convolutions", one_of("convolutions", "dense"), "its layers"),

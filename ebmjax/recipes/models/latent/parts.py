@@ -102,6 +102,8 @@ def model_of(
             activation=common.ACTIVATIONS[section.prior_activation],
             dtype=dtype,
         )
+        if section.get("prior", "neural") == "univariate":
+            energy = networks.UnivariateEnergy(section.get("prior_components", 10))
         generator: Any = networks.ConvGenerator(
             features=widths(max(image_shape[:2])) if features is None else features,
             channels=image_shape[-1],
@@ -119,6 +121,7 @@ def model_of(
         energy_fn=energy.apply,
         generator_fn=generator.apply,
         likelihood_scale=section.likelihood_scale,
+        draw_prior_fn=energy.sample if isinstance(energy, networks.UnivariateEnergy) else None,
     )
     # Eagerly every layer would be compiled, and applied, on its own.
     return model, jax.jit(init)
