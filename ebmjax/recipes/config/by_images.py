@@ -10,8 +10,9 @@ STEPS, MAX_PIXELS = {"joint": 1500, "energy": 1500, "latent": 6000}, 1.2e7
 """Steps of a family: so many, fewer where steps times pixel values exceed the second."""
 MOST_EPOCHS = 100
 """Most epochs of a latent or joint model beyond ``MIN_STEPS``: it learns few images by heart."""
-MANY_EPOCHS, PRIOR_RATES = 200, (0.001, 0.002)
-"""Epochs beyond which a latent model's prior learns at the first rate, for the same reason."""
+MANY_EPOCHS, PRIOR_RATES, UNIVARIATE_RATE = 200, (0.001, 0.002), 0.05
+"""Epochs beyond which a latent model's prior learns at the first rate, for the same reason; the
+rate of a univariate one."""
 LATENT_NATS = 1000
 """Variance of images, summed over pixels, in squares of ``model.likelihood_scale``."""
 SMALL = 16
@@ -76,7 +77,11 @@ def fill_in(
             if has_chains
             else MAX_LOSS
         ),
-        "optimizer.prior.learning_rate": lambda: PRIOR_RATES[train.num_epochs <= MANY_EPOCHS],
+        "optimizer.prior.learning_rate": lambda: (
+            UNIVARIATE_RATE
+            if config.model.get("prior") == "univariate"
+            else PRIOR_RATES[train.num_epochs <= MANY_EPOCHS]
+        ),
         "optimizer.decay_per_epoch": decay,
         "model.likelihood_scale": lambda: float(
             f"{math.sqrt(max(variance, 1.0) / LATENT_NATS):.4g}"

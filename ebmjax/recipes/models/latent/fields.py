@@ -73,7 +73,7 @@ _NETWORKS: dict[str, Field] = {
         "neural", one_of("neural", "univariate"), "a network, or normalised and drawn exactly"
     ),
     "model.prior_components": rare(
-        10, COUNT, "products in its mixture", when_is("model.prior", "univariate")
+        400, COUNT, "products in its mixture", when_is("model.prior", "univariate")
     ),
     "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior; none: linear"),
     "model.prior_activation": field("leaky_relu_0.1", one_of(*ACTIVATIONS), "of the prior"),
@@ -128,7 +128,7 @@ FIELDS: dict[str, Field] = {
     ),
     "optimizer.average_decay": field(0.0, FRACTION, "decay of averaged parameters; 0: none"),
     "optimizer.prior.learning_rate": field(
-        2e-4, optional(POSITIVE), "None: 0.002, half of it for more than 200 epochs"
+        2e-4, optional(POSITIVE), "None: 0.002, 0.001 for over 200 epochs; univariate: 0.05"
     ),
     "optimizer.prior.final_learning_rate": field(1e-4, POSITIVE, "where its decay ends"),
     "optimizer.generator.learning_rate": field(1e-3, POSITIVE, "learning rate of the generator"),

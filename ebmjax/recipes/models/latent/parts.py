@@ -103,7 +103,7 @@ def model_of(
             dtype=dtype,
         )
         if section.get("prior", "neural") == "univariate":
-            energy = networks.UnivariateEnergy(section.get("prior_components", 10))
+            energy = networks.UnivariateEnergy(section.get("prior_components", 400))
         generator: Any = networks.ConvGenerator(
             features=widths(max(image_shape[:2])) if features is None else features,
             channels=image_shape[-1],
