@@ -1,4 +1,4 @@
-"""Adaptive SVGD: its rule by hand, its rest points, its units."""
+"""Adaptive SVGD: its rule by hand, where it stands still, its shards."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Gradient descent and SGLD against their exact laws, at the step size they really run with."""
+"""SGLD against its exact law at the step size it really runs with, and without noise."""
 
 import jax
 import jax.numpy as jnp
