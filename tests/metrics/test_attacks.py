@@ -185,19 +185,6 @@ def test_steps_are_those_of_cross_entropy_and_the_worst_image_met_comes_back():
 ONE_IMAGE, ONE_LABEL = jnp.zeros((1, 1)), jnp.zeros(1, int)
 
 
-def test_broken_at_any_step_is_broken():
-    """The first step lands in the gap around 0.1, the second leaves it again."""
-
-    def gap(key, x):
-        return binary(10.0 * jnp.abs(pixel(x) - 0.1) - 0.5)
-
-    result = attack(gap, ONE_IMAGE, ONE_LABEL, epsilon=0.5, norm="linf", num_steps=2,
-                    step_size=0.12, random_start=False)  # fmt: skip
-    assert not result.is_correct[0]
-    np.testing.assert_allclose(result.adversarial, [[0.12]], rtol=EPS)
-    np.testing.assert_allclose(result.margin, [-0.3], rtol=0, atol=20 * EPS)
-
-
 def test_ties_and_nan_count_as_broken_for_their_own_image_alone():
     values = jnp.array([1.0, 0.0, jnp.nan, 2.0])
     result = attack(lambda key, x: binary(values + 1e-12 * pixel(x)), jnp.zeros((4, 2)),

@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pytest
 import scipy.linalg
-from scipy.special import gammaln
 
 from ebmjax.metrics import (
     extract_in_batches,
@@ -126,26 +125,3 @@ def test_extrapolation_finds_the_intercept_of_a_line():
     # polyfit solves a system whose condition number is near 10.
     intercept = np.polyfit(1 / SIZES, values, 1)[1]
     assert extrapolate_to_infinity(SIZES, values) == pytest.approx(intercept, rel=1e-11)
-
-
-def test_extrapolated_frechet_distance_loses_its_bias():
-    """FID of N(0, 1) from N draws to itself: 1/N + 2 - 2 c4(N), which is 1.5/N + O(1/N^2)."""
-    rng = np.random.default_rng(0)
-    sizes = [20, 40, 80]
-    truth = np.zeros(1), np.eye(1)
-
-    def fid(subset):
-        return frechet_distance(*feature_moments(subset), *truth)
-
-    num = 300
-    values = np.array([[fid(rng.normal(size=(n, 1))) for n in sizes] for _ in range(num)])
-    c4 = [np.sqrt(2 / (n - 1)) * np.exp(gammaln(n / 2) - gammaln((n - 1) / 2)) for n in sizes]
-    want = 1 / np.array(sizes) + 2 - 2 * np.array(c4)
-    standard_errors = values.std(0, ddof=1) / np.sqrt(num)
-    assert np.all(np.abs(values.mean(0) - want) < 5 * standard_errors)
-    intercepts = np.array([extrapolate_to_infinity(sizes, row) for row in values])
-    standard_error = intercepts.std(ddof=1) / np.sqrt(num)
-    # What is left is the curve of the exact values, far below the bias at the largest size.
-    curvature = extrapolate_to_infinity(sizes, want)
-    assert abs(intercepts.mean() - curvature) < 5 * standard_error
-    assert abs(curvature) < want[-1] / 20

@@ -1,4 +1,4 @@
-"""The two lowerings of a convolution against Flax, and against sums written out in float64.
+"""The two lowerings of a convolution against Flax.
 
 Tolerances: a sum of n float32 products differs from the exact one by at most about n eps times
 the same sum of absolute values (Higham 2002, section 3.1). The map is bilinear, so that sum is
@@ -85,38 +85,6 @@ def value_and_gradients(layer, params, images, cotangent):
     return (out, *vjp(cotangent))
 
 
-def written_out(case, images, kernel):
-    """The layer without its bias, tap by tap in float64, from the definitions of both."""
-    is_transposed, height, width, size, stride, padding = case
-    images, kernel = np.asarray(images, np.float64), np.asarray(kernel, np.float64)
-    if is_transposed:
-        overhang = max(size - stride, 0)
-        shape = [stride * n + overhang for n in (height, width)]
-        full = np.zeros((BATCH, *(max(s, stride * s) + size for s in shape), FEATURES))
-        for i in range(height):
-            for j in range(width):
-                stamp = np.einsum("bc,hwco->bhwo", images[:, i, j], kernel[::-1, ::-1])
-                rows = slice(stride * i, stride * i + size)
-                full[:, rows, stride * j : stride * j + size] += stamp
-        if padding == "VALID":
-            return full[:, : shape[0], : shape[1]]
-        low = overhang // 2
-        return full[:, low : low + stride * height, low : low + stride * width]
-    out, pads = [], []
-    for n in (height, width):
-        out.append(-(-n // stride) if padding == "SAME" else (n - size) // stride + 1)
-        total = max((out[-1] - 1) * stride + size - n, 0) if padding == "SAME" else 0
-        pads.append((total // 2, total - total // 2))
-    padded = np.pad(images, [(0, 0), *pads, (0, 0)])
-    result = np.zeros((BATCH, *out, FEATURES))
-    for p in range(out[0]):
-        for q in range(out[1]):
-            rows = slice(stride * p, stride * p + size)
-            window = padded[:, rows, stride * q : stride * q + size]
-            result[:, p, q] = np.einsum("bhwc,hwco->bo", window, kernel)
-    return result
-
-
 def bounds(layer, params, images, cotangent):
     """Largest differences that rounding explains between two orders of the sums, leaf by leaf."""
     taps = params["params"]["kernel"][..., 0].size
@@ -149,15 +117,6 @@ def numbers(case):
 def test_lowerings_and_flax_agree_in_value_and_gradients(case, lowering):
     found, expected, bound = numbers(case)
     assert_within(found[lowering], expected, bound)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_matmul_lowering_equals_the_definition(case):
-    images, params, _ = example(case)
-    kernel, bias = params["params"]["kernel"], params["params"]["bias"]
-    expected = written_out(case, images, kernel) + np.asarray(bias, np.float64)
-    found, _, bound = numbers(case)
-    assert_within(found["matmul"][0], expected, bound[0])
 
 
 @pytest.mark.parametrize("features", [1, pytest.param(2, marks=pytest.mark.slow)])

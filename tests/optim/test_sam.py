@@ -1,11 +1,10 @@
-"""SAM and ASAM against optax's own, against closed forms, and under the rescaling ASAM ignores."""
+"""SAM and ASAM against closed forms, and under the rescaling that ASAM ignores."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from ebmjax.optim import sam_gradients
@@ -46,42 +45,6 @@ def test_quadratic_by_hand(rho, adaptive):
     # The value is that of the first pass.
     np.testing.assert_allclose(loss, 0.5 * theta @ A @ theta, rtol=20 * EPS)
     np.testing.assert_array_equal(metrics["theta"], flat(START))
-
-
-def network_loss(params):
-    """Smooth, not quadratic: cross-entropy of a tiny perceptron on fixed data."""
-    rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(6, 3)).astype(np.float32)
-    logits = jnp.tanh(inputs @ params["first"]) @ params["second"]
-    labels = rng.integers(0, 2, size=6)
-    loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-    return loss, {}
-
-
-def network_params():
-    rng = np.random.default_rng(1)
-    shapes = {"first": (3, 4), "second": (4, 2)}
-    return {k: rng.normal(size=shape).astype(np.float32) for k, shape in shapes.items()}
-
-
-def test_sam_agrees_with_optax():
-    params, rho = network_params(), 0.3
-    adversary = optax.chain(optax.contrib.normalize(), optax.sgd(rho))
-    oracle = optax.contrib.sam(optax.sgd(1.0), adversary, opaque_mode=True)
-    grad_fn = jax.grad(lambda params, _: network_loss(params)[0])
-
-    def expected(params):
-        first = grad_fn(params, 0)
-        updates, _ = oracle.update(first, oracle.init(params), params, grad_fn=grad_fn)
-        return optax.tree.scale(-1.0, updates), first
-
-    theirs, plain = map(flat, jax.jit(expected)(params))
-    _, gradients = jax.jit(functools.partial(sam_gradients, network_loss, rho=rho))(params)
-    # Some hundred roundings of numbers near one, passed on by second derivatives below one; the
-    # displacement itself changes the gradient by orders more.
-    tolerance = 100 * EPS
-    np.testing.assert_allclose(flat(gradients), theirs, rtol=0, atol=tolerance)
-    assert np.abs(plain - theirs).max() > 1000 * tolerance
 
 
 def test_only_asam_ignores_a_rescaling_between_layers():

@@ -34,16 +34,6 @@ def run(plan, problem=regression, **options):
     return fit(KEY, state, train_step, data, plan, writers=[writer], **options), writer
 
 
-def test_every_step_is_a_row_and_the_loss_falls():
-    result, writer = run(make_plan(total_steps=103))
-    assert writer.starts == [0]
-    assert [step for step, _ in writer.rows] == list(range(1, 104))
-    assert result.row == writer.rows[-1][1]
-    names = {"loss", "gradient_norm", "skipped", "consecutive_skipped", "skip_cause"}
-    assert all(set(row) == names for _, row in writer.rows)
-    assert result.row["loss"] < 0.05 * writer.rows[0][1]["loss"]
-
-
 def test_rows_hold_what_the_step_reports():
     # One step after the other, by hand and without fit; each has a key of its own.
     def gradient_fn(key, *arguments):

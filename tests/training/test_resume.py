@@ -151,44 +151,24 @@ def test_a_finished_run_only_reports(tmp_path, whole):
 
 SCRIPT = """
     import sys, time
+    from dataclasses import replace
     from pathlib import Path
 
     import jax
 
-    from ebmjax.training import Checkpoints, JsonlWriter, Plan, fit, tree_digest
-
-    sys.path.insert(0, {tests!r})
-    from training_problems import chains
-
+    sys.path[:0] = {paths!r}
     jax.config.update("jax_compilation_cache_dir", {cache!r})
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    folder = Path(sys.argv[1])
-    state, train_step, data = chains()
-    writer = JsonlWriter(folder / "metrics.jsonl")
-    plan = Plan(
-        total_steps=240,
-        batch_size=16,
-        num_shards=8,
-        steps_per_dispatch=2,
-        monitor_every=2,
-        checkpoint_every=10,
-    )
+    from test_resume import PLAN, sitting
+
+    from ebmjax.training import tree_digest
 
     def monitor(state, step):
         time.sleep(float(sys.argv[2]))
         return {{}}
 
-    result = fit(
-        jax.random.key(11),
-        state,
-        train_step,
-        data,
-        plan,
-        checkpoints=Checkpoints(folder / "checkpoints"),
-        writers=[writer],
-        monitor=monitor,
-    )
-    writer.close()
+    every = {{"steps_per_dispatch": 2, "log_every": 1, "monitor_every": 2, "checkpoint_every": 10}}
+    result = sitting(Path(sys.argv[1]), replace(PLAN, total_steps=240, **every), monitor)
     print(result.signum, int(result.state.step), tree_digest(result.state))
 """
 
@@ -200,9 +180,10 @@ class Run:
         self.folder = folder
         self.sittings = []
         folder.mkdir()
-        tests, cache = str(Path(__file__).parents[1]), jax.config.jax_compilation_cache_dir
+        paths = [str(path) for path in Path(__file__).parents[:2]]
+        cache = jax.config.jax_compilation_cache_dir
         self._script = folder / "train.py"
-        self._script.write_text(textwrap.dedent(SCRIPT.format(tests=tests, cache=cache)))
+        self._script.write_text(textwrap.dedent(SCRIPT.format(paths=paths, cache=cache)))
 
     def start(self, pause=0.0):
         root = Path(__file__).parents[2]

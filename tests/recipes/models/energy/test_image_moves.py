@@ -46,19 +46,6 @@ def test_the_moves_of_a_sampler_aim_at_its_temperature(name):
     assert np.var(ends) == pytest.approx(0.25, rel=5 * math.sqrt(2 / 2000))
 
 
-def test_a_move_of_hmc_with_one_leapfrog_step_is_that_of_mala():
-    config = smoke(**{"sampler.box": "none", "sampler.hmc.num_integration_steps": 1})
-    config.sampler.hmc.temperature, config.sampler.hmc.step_size = 0.04, 0.1
-    sampler = bound(config, "hmc", (1, 1, 1))(normal)
-    mala = samplers.mala(normal, step_size=0.1, temperature=0.04)
-    keys, start = jax.random.split(jax.random.key(0), 100), jnp.array([0.3])
-    ours, theirs = (
-        jax.vmap(one.step, (0, None))(keys, one.init(start))[0].position for one in (sampler, mala)
-    )
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-    assert np.std(ours) > 0
-
-
 def test_annealed_steps_fall_evenly_and_noise_with_their_root():
     """To a quarter in three steps and no further; the sum over 4000 chains of a slope."""
     config = smoke(**{"sampler.box": "none", "sampler.num_steps": 3})
