@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, softmax
 from scipy.stats import norm
 
-from ebmjax import densities, samplers
+from ebmjax import densities
 
 POSITION = {"a": jnp.array([0.5, -0.2]), "b": jnp.float32(1.0)}
 
@@ -109,32 +109,6 @@ def test_a_mixture_is_the_weighted_sum_at_every_point() -> None:
     equal = densities.mixture([normal(*law) for law in laws])
     exact = np.log(np.sum(np.exp(logs[:, 100])))
     np.testing.assert_allclose(equal(jnp.float32(x[100])), exact, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_chains_follow_a_density_with_one_component_negated() -> None:
-    """Two modes, of which the second is divided out; shares of bins against the grid's."""
-    modes = densities.mixture([normal(-1.0, 0.7), normal(1.5, 0.7)], [0.5, 0.5])
-    followed = densities.product([modes, normal(1.5, 1.0)], [1.0, -0.3])
-    edges = np.array([-np.inf, -1.8, -1.2, -0.6, 0.4, 1.5, np.inf])
-    grid = np.linspace(-9, 9, 18_001)
-    mass = np.exp(
-        np.logaddexp(norm.logpdf(grid, -1.0, 0.7), norm.logpdf(grid, 1.5, 0.7))
-        - 0.3 * norm.logpdf(grid, 1.5, 1.0)
-    )
-    shares = np.histogram(grid, edges, weights=mass / mass.sum())[0]
-    assert shares.min() > 0.05
-
-    num = 8192
-    starts = 2.0 * jax.random.normal(jax.random.key(0), (num,))
-    kernel = samplers.mala(followed, step_size=0.6)
-    states = jax.vmap(kernel.init)(starts)
-    step = samplers.batch_step(kernel.step)
-    states = samplers.run_chain(jax.random.key(1), states, step, 100)
-    found = np.histogram(samplers.position_of(states), edges)[0] / num
-    # Chains are independent, so a share is binomial.
-    errors = np.sqrt(shares * (1 - shares) / num)
-    assert np.all(np.abs(found - shares) < 5 * errors)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])

@@ -180,7 +180,7 @@ def test_dual_averaging_against_blackjax():
 
 
 @pytest.mark.slow
-def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
+def test_a_step_size_finds_its_acceptance_in_training():
     """MALA on a Gaussian of variance 1 / 0.8 in four dimensions, from a step far too long."""
     kind = {"sampler": mala, "num_steps": 5, "target_acceptance": 0.57, "step_size": 20.0}
     draw = negatives(num_classes=1, num_samples=64, kinds={"mala": ChainKind(**kind)})
@@ -193,17 +193,11 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     # what dual averaging leaves: the mean error tends to 0, as 0.05 log(200) / 14 = 0.02.
     assert np.mean(seen[100:]) == pytest.approx(0.57, abs=0.05)
     assert float(metrics["chain_step_size"]) < 20.0
-    floored = dual_averaging_init(0.3)
-    for _ in range(5):
-        floored = dual_averaging_update(
-            floored, jnp.float32(0), step_size=0.3, target=0.57, min_step_size=0.01
-        )
-    assert float(floored.log_step_size) == pytest.approx(np.log(0.01), rel=1e-6)
 
 
 @pytest.mark.parametrize("num_bad", [5, 50, 500])
 @pytest.mark.parametrize(("acceptance", "most"), [(1.0, 1), (0.62, 3)])
-def test_a_step_size_leaves_its_floor_at_once(num_bad, acceptance, most):
+def test_a_step_size_keeps_its_floor_and_leaves_it_at_once(num_bad, acceptance, most):
     """However long nothing was accepted. Slightly better moves than wanted take it off as well."""
     options = {"step_size": 0.3, "target": 0.57, "min_step_size": 0.01}
     state, log_min = dual_averaging_init(0.3), np.log(np.float32(0.01))

@@ -1,8 +1,6 @@
-"""Joint energy models under fit: any number of devices, exact resume, and that they learn."""
+"""Joint energy models under fit: any number of devices."""
 
 import functools
-import os
-import signal
 
 import jax
 import numpy as np
@@ -17,10 +15,9 @@ from joint_problems import (
     negatives,
     trainable,
 )
-from training_problems import ListWriter
 
 from ebmjax.samplers import sgld
-from ebmjax.training import Checkpoints, Plan, fit, make_train_step, tree_digest
+from ebmjax.training import Plan, fit, make_train_step
 
 KEY = jax.random.key(7)
 
@@ -43,21 +40,14 @@ def everything_at_once():
     return state, make_train_step(gradient_fn, optimizer)
 
 
-PLAN = Plan(
-    total_steps=12,
-    batch_size=(16, 8),
-    num_shards=4,
-    steps_per_dispatch=3,
-    monitor_every=6,
-    checkpoint_every=6,
-)
+PLAN = Plan(total_steps=12, batch_size=(16, 8), num_shards=4, steps_per_dispatch=3)
 
 
-def sitting(num_devices, monitor=lambda state, step: {}, **options):
+def sitting(num_devices):
     state, train_step = everything_at_once()
     devices = jax.devices()[:num_devices]
     data = image_data(num=96)
-    return fit(KEY, state, train_step, data, PLAN, monitor=monitor, devices=devices, **options)
+    return fit(KEY, state, train_step, data, PLAN, devices=devices)
 
 
 @pytest.mark.slow
@@ -81,21 +71,3 @@ def test_the_devices_do_not_change_the_trajectory():
     for shards in (start.carry, result.state.carry):  # every shard has chains of its own
         positions = np.asarray(shards.buffer.positions)
         assert len(np.unique(positions)) == positions.size
-
-
-@pytest.mark.slow
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
-    def stop(state, step):
-        if step == 6:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return {}
-
-    whole, first, second = sitting(2), ListWriter(), ListWriter()
-    stopped = sitting(2, stop, checkpoints=Checkpoints(tmp_path), writers=[first])
-    assert (stopped.signum, int(stopped.state.step)) == (signal.SIGTERM, 6)
-    resumed = sitting(2, checkpoints=Checkpoints(tmp_path), writers=[second])
-    assert resumed.first_step == 6
-    assert tree_digest(resumed.state) == tree_digest(whole.state)
-    assert tree_digest(stopped.state) != tree_digest(whole.state)
-    assert resumed.row == whole.row
-    assert [step for step, _ in first.rows + second.rows] == list(range(13))

@@ -171,11 +171,9 @@ def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, m
     ("name", "overrides"),
     [
         ("igebm_digits", ADAPTED),
-        ("jem_digits", {"optimizer.rho": 0.1}),
         ("svgdjem_digits", {}),
         ("lebm_digits", {}),
         ("toy_samplers", {}),
-        ("toy_beta", {}),
         ("toy_beta", {"loss.name": "denoising"}),
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
