@@ -162,11 +162,8 @@ def make_latent_gradient_fn(
                 )
             shape = (len(ladder) - 1, num_chains, chains.latent_dim)
             is_wrong = (carry.replicas is None) == (chains.exchange_every > 0)
-            if (
-                is_wrong
-                or carry.posterior.shape[1:] != shape
-                or len(carry.prior) != len(observations)
-            ):
+            is_wrong |= carry.posterior.shape[1:] != shape or len(carry.prior) != len(observations)
+            if is_wrong:
                 raise ValueError(
                     f"persistent chains must have shapes {shape} an example, and "
                     f"{len(observations)} of the prior, and exchange where exchange_every is above "

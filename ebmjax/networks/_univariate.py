@@ -28,8 +28,7 @@ class UnivariateEnergy(nn.Module):
       num_knots: of each f, at least 2.
       base_scale: sigma_0 of the model.
 
-    Source: the exactly sampled priors of KAEM (arXiv 2506.14167), with closed forms in place of its
-    quadrature.
+    Source: KAEM's priors (arXiv 2506.14167), with closed forms in place of quadrature.
     """
 
     num_components: int = 1
