@@ -67,6 +67,7 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
     }
 
 
+_NEURAL = When("config.model.prior=neural", lambda c: c.get("model.prior") != "univariate")
 _NETWORKS: dict[str, Field] = {
     **pick_fields(model={"dtype": "float32"}),
     "model.prior": rare(
@@ -75,8 +76,8 @@ _NETWORKS: dict[str, Field] = {
     "model.prior_components": rare(
         400, COUNT, "products in its mixture", when_is("model.prior", "univariate")
     ),
-    "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior; none: linear"),
-    "model.prior_activation": field("leaky_relu_0.1", one_of(*ACTIVATIONS), "of the prior"),
+    "model.prior_hidden": field((100, 100), COUNT, "prior's hidden layers; none: linear", _NEURAL),
+    "model.prior_activation": field("leaky_relu_0.1", one_of(*ACTIVATIONS), "prior's", _NEURAL),
     "model.generator": field("convolutions", one_of("convolutions", "dense"), "its layers"),
     "model.generator_features": field(
         None, optional(COUNTS), "widths of its layers; None: ..., 128, 64; dense: 512, 512"

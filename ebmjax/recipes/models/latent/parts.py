@@ -97,13 +97,12 @@ def model_of(
         dtype, features = jnp.dtype(section.dtype), section.generator_features
         kernel_init = getattr(nn.initializers, section.generator_init)()
         shared: dict[str, Any] = {"kernel_init": kernel_init, "dtype": dtype}
-        energy = networks.LatentEnergy(
-            hidden=section.prior_hidden,
-            activation=common.ACTIVATIONS[section.prior_activation],
-            dtype=dtype,
-        )
-        if section.get("prior", "neural") == "univariate":
+        if section.get("prior") == "univariate":
             energy = networks.UnivariateEnergy(section.get("prior_components", 400))
+        else:
+            energy = networks.LatentEnergy(
+                section.prior_hidden, common.ACTIVATIONS[section.prior_activation], dtype
+            )
         generator: Any = networks.ConvGenerator(
             features=widths(max(image_shape[:2])) if features is None else features,
             channels=image_shape[-1],

@@ -69,7 +69,7 @@ def shapes(tree):
         (EXCHANGE, {"sampler.exchange_every": 1}),
         (EXCHANGE | PERSISTENT, {"sampler.place_powers": True}),
         ({}, {"sampler.posterior.start": "components"}),
-        ({}, {"model.generator": "dense"}),
+        ({}, {"model.generator": "dense", "model.prior": "univariate"}),
         ({}, {"optimizer.average_decay": 0.9}),
         ({}, {"sampler.prior.name": "hmc"}),
         ({}, {"sampler.name": "psgld"}),
