@@ -273,6 +273,16 @@ def test_the_package_names_every_room() -> None:
         _ = ebmjax.sampler
 
 
+def test_names_that_others_build_on_stay() -> None:
+    names = """samplers.run_chain samplers.batch_step samplers.svgd_direction losses.joint_energy
+      losses.joint_log_density losses.beta_objective_loss losses.contrastive_divergence_loss
+      losses.svgd_generative_loss latent.gaussian_kl latent.log_evidence latent.power_schedule
+      networks.LatentEnergy networks.MLPEnergy optim.sam_gradients metrics.auroc
+      metrics.extrapolate_to_infinity metrics.kernel_distance metrics.potential_scale_reduction"""
+    for room, name in (one.split(".") for one in names.split()):
+        assert hasattr(getattr(ebmjax, room), name)
+
+
 # Imported names that pip knows by another name.
 DISTRIBUTIONS = {
     "sklearn": "scikit-learn", "PIL": "pillow", "absl": "absl-py", "orbax": "orbax-checkpoint",

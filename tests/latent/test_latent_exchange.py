@@ -70,10 +70,8 @@ def test_swapped_states_are_those_of_a_fresh_start():
         prior = np.sum(slope * z, -1, keepdims=True) + 3, slope
         likelihood = np.sum(reach**2, -1, keepdims=True) / 0.6**2 + 5, reach @ W / 0.6**2
         prior, likelihood = (np.concatenate(parts, axis=-1) for parts in (prior, likelihood))
-        gap = np.concatenate(
-            [(found.log_density - expected.log_density)[..., None], found.score - expected.score],
-            -1,
-        )
+        off = jax.tree.map(jnp.subtract, found, expected)
+        gap = np.concatenate([off.log_density[..., None], off.score], axis=-1)
         bound = 32 * 2**-24 * ((ratio + 1) * prior + power * likelihood)
         np.testing.assert_array_less(np.abs(gap), bound)
 
@@ -89,7 +87,7 @@ def flat_chains(num_steps, **options):
 
 
 def test_round_trips_are_counted_also_over_a_pause():
-    """By hand: the replicas end their trips at the swaps 5, 7 and 9."""
+    """Counts by hand: the replicas end their trips at the swaps 5, 7 and 9."""
     first = flat_chains(11)
     np.testing.assert_allclose(first["round_trips"], 1 / 3, rtol=1e-6)
     np.testing.assert_allclose(first["swap_acceptance"], 1.0, rtol=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import accuracy_score, log_loss
 
-from ebmjax.losses import class_log_density, cross_entropy_loss, joint_log_density
+from ebmjax.losses import class_log_density, cross_entropy_loss, joint_energy, joint_log_density
 
 EPS = np.finfo(np.float32).eps
 RNG = np.random.default_rng(2)
@@ -20,6 +20,7 @@ ATOL = 8 * 10 * EPS
 def test_energies_and_log_densities():
     f = joint_log_density(jnp.asarray(LOGITS))
     np.testing.assert_allclose(f, logsumexp(LOGITS.astype(np.float64), axis=1), rtol=0, atol=ATOL)
+    np.testing.assert_array_equal(joint_energy(jnp.asarray(LOGITS)), -f)
     np.testing.assert_array_equal(
         class_log_density(jnp.asarray(LOGITS), LABELS), LOGITS[np.arange(6), LABELS]
     )

@@ -37,9 +37,8 @@ def test_it_integrates_to_one(num_components):
             # The trapezium's error is h^2 / 12 times the jumps of the slope: below 1e-6 here.
             assert abs(np.trapezoid(density, GRID) - 1.0) < 1e-5
         if num_components == 1:  # starts as the base
-            np.testing.assert_allclose(
-                np.asarray(network.apply(first, jnp.ones((1, 1)))), 0.0, atol=1e-6
-            )
+            start = np.asarray(network.apply(first, jnp.ones((1, 1))))
+            np.testing.assert_allclose(start, 0.0, atol=1e-6)
 
 
 def test_draws_have_its_distribution_function():

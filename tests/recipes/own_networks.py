@@ -56,19 +56,6 @@ class Normalised(nn.Module):
         return Dense(())(nn.BatchNorm(not train)(x))
 
 
-class LateStart(nn.Module):
-    """An energy of all channels that starts at 0."""
-
-    @nn.compact
-    def __call__(self, x):
-        hidden = nn.swish(nn.Dense(4)(x.reshape(len(x), -1)))
-        return nn.Dense(1, kernel_init=nn.initializers.zeros_init())(hidden)[..., 0]
-
-
-def late_start():
-    return LateStart()
-
-
 def pair(image_shape):
     return Dense(()), Dense(tuple(image_shape))
 

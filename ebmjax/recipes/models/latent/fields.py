@@ -73,7 +73,7 @@ _NETWORKS: dict[str, Field] = {
     "model.prior": rare(
         "neural", one_of("neural", "univariate"), "a network, or normalised and drawn exactly"
     ),
-    "model.prior_components": rare(
+    "model.prior_components": field(
         400, COUNT, "products in its mixture", when_is("model.prior", "univariate")
     ),
     "model.prior_hidden": field((100, 100), COUNT, "prior's hidden layers; none: linear", _NEURAL),

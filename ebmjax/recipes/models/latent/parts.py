@@ -98,7 +98,7 @@ def model_of(
         kernel_init = getattr(nn.initializers, section.generator_init)()
         shared: dict[str, Any] = {"kernel_init": kernel_init, "dtype": dtype}
         if section.get("prior") == "univariate":
-            energy = networks.UnivariateEnergy(section.get("prior_components", 400))
+            energy = networks.UnivariateEnergy(section.prior_components)
         else:
             energy = networks.LatentEnergy(
                 section.prior_hidden, common.ACTIVATIONS[section.prior_activation], dtype
